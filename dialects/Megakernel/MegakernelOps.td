@@ -1,0 +1,309 @@
+#ifndef TRAINKERNEL_DIALECTS_MEGAKERNEL_MEGAKERNELOPS_TD
+#define TRAINKERNEL_DIALECTS_MEGAKERNEL_MEGAKERNELOPS_TD
+
+include "MegakernelDialect.td"
+include "mlir/IR/BuiltinAttributes.td"
+include "mlir/IR/OpAsmInterface.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/ControlFlowInterfaces.td"
+include "mlir/Interfaces/FunctionInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+class Megakernel_Op<string mnemonic, list<Trait> traits = []>
+    : Op<Megakernel_Dialect, mnemonic, traits>;
+
+//===----------------------------------------------------------------------===//
+// Graph form
+//===----------------------------------------------------------------------===//
+
+def Megakernel_StepOp : Megakernel_Op<"step", [FunctionOpInterface, IsolatedFromAbove, SingleBlock]> {
+  let summary = "a whole training step on tensors";
+  let description = [{
+    A function from statically shaped tensors to statically shaped tensors: the forward pass, the loss, the
+    gradients and the optimizer update. Roles say which argument is trained state and which result replaces it.
+
+    Constraints:
+
+    * (S1) every argument and result is a ranked tensor of static shape;
+    * (S2) every argument has the role state, batch or constant;
+    * (S3) every result has the role loss, gradient, new_state or output;
+    * (S4) a new_state result names, by `megakernel.updates`, a state argument of its own type, each state
+      argument at most once;
+    * (S5) a `megakernel.gradient_of` attribute names a state argument.
+
+    Example:
+
+    ```mlir
+    megakernel.step @scale(%w: tensor<4xf32> {megakernel.role = #megakernel.role<state>})
+        -> (tensor<4xf32> {megakernel.role = #megakernel.role<new_state>, megakernel.updates = 0 : i64}) {
+      megakernel.return %w : tensor<4xf32>
+    }
+    ```
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name,
+                       TypeAttrOf<FunctionType>:$function_type,
+                       OptionalAttr<DictArrayAttr>:$arg_attrs,
+                       OptionalAttr<DictArrayAttr>:$res_attrs);
+  let regions = (region SizedRegion<1>:$body);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    Region *getCallableRegion() { return &getBody(); }
+    ArrayRef<Type> getArgumentTypes() { return getFunctionType().getInputs(); }
+    ArrayRef<Type> getResultTypes() { return getFunctionType().getResults(); }
+    /// The role of an argument or result, or nothing where the attribute is missing.
+    std::optional<Role> getArgRole(unsigned index);
+    std::optional<Role> getResultRole(unsigned index);
+    /// The state argument that result `index` replaces, or nothing.
+    std::optional<unsigned> getUpdatedArg(unsigned index);
+  }];
+}
+
+def Megakernel_ReturnOp : Megakernel_Op<"return", [Pure, ReturnLike, Terminator,
+                                                   ParentOneOf<["StepOp", "KernelOp"]>]> {
+  let summary = "ends a step or a kernel";
+  let description = [{
+    In a step it names the results. In a kernel it has no operands: results were written to arguments.
+
+    Example:
+
+    ```mlir
+    megakernel.kernel @nothing() attributes {grid = 1 : i64, cluster = 1 : i64, threads = 32 : i64} {
+      megakernel.return
+    }
+    ```
+  }];
+  let arguments = (ins Variadic<AnyType>:$operands);
+  let assemblyFormat = "($operands^ `:` type($operands))? attr-dict";
+  let builders = [OpBuilder<(ins), [{ build($_builder, $_state, ValueRange()); }]>];
+  let hasVerifier = 1;
+}
+
+def Megakernel_FusedOp : Megakernel_Op<"fused", [Pure, IsolatedFromAbove, SingleBlock]> {
+  let summary = "ops that are computed together, tile by tile";
+  let description = [{
+    The region computes its results from its arguments with `linalg.generic`, `tensor` view ops and constants.
+    What flows between the ops inside never reaches memory. At most one op is a reduction (or contraction):
+    the ops before it are its prologue, the ops after it its epilogue.
+
+    Constraints:
+
+    * (F1) region arguments have the types of the operands, yielded values those of the results;
+    * (F2) the region holds only constants, `linalg.generic`, `linalg.fill`, `tensor.empty`,
+      `tensor.expand_shape`, `tensor.collapse_shape` and `tensor.extract_slice`;
+    * (F3) at most one `linalg.generic` has reduction iterators;
+    * (F4) all results have one shape, and where there is a reduction, its result's shape.
+
+    Example:
+
+    ```mlir
+    megakernel.step @relu(%x: tensor<8xf32> {megakernel.role = #megakernel.role<batch>})
+        -> (tensor<8xf32> {megakernel.role = #megakernel.role<output>}) {
+      %y = megakernel.fused(%a = %x : tensor<8xf32>) -> tensor<8xf32> {
+        %zero = arith.constant 0.0 : f32
+        %init = tensor.empty() : tensor<8xf32>
+        %r = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>],
+                             iterator_types = ["parallel"]}
+            ins(%a : tensor<8xf32>) outs(%init : tensor<8xf32>) {
+        ^bb0(%in: f32, %out: f32):
+          %m = arith.maximumf %in, %zero : f32
+          linalg.yield %m : f32
+        } -> tensor<8xf32>
+        megakernel.yield %r : tensor<8xf32>
+      }
+      megakernel.return %y : tensor<8xf32>
+    }
+    ```
+  }];
+  let arguments = (ins Variadic<AnyRankedTensor>:$inputs);
+  let results = (outs Variadic<AnyRankedTensor>:$outputs);
+  let regions = (region SizedRegion<1>:$body);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+  let hasCanonicalizer = 1;
+}
+
+def Megakernel_YieldOp : Megakernel_Op<"yield", [Pure, ReturnLike, Terminator, ParentOneOf<["FusedOp", "TileOp"]>]> {
+  let summary = "names the results of a fused region";
+  let description = [{
+    Ends the region of a `megakernel.fused` or a `megakernel.tile`. See `megakernel.fused` for an example.
+  }];
+  let arguments = (ins Variadic<AnyRankedTensor>:$operands);
+  let assemblyFormat = "($operands^ `:` type($operands))? attr-dict";
+  let builders = [OpBuilder<(ins), [{ build($_builder, $_state, ValueRange()); }]>];
+}
+
+//===----------------------------------------------------------------------===//
+// Scheduled form
+//===----------------------------------------------------------------------===//
+
+def Megakernel_KernelOp : Megakernel_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove, SingleBlock]> {
+  let summary = "a whole training step as one kernel";
+  let description = [{
+    Arguments are the step's inputs, then its outputs, all as contiguous buffers with the attributes that they
+    had on the step. The body runs on every CTA: buffers, phases in program order, barriers, commits.
+
+    `grid` CTAs of `threads` threads run at once, in clusters of `cluster` CTAs. `shared_bytes` is the dynamic
+    shared memory of one CTA, `arena_bytes` the size of the arena that `megakernel.buffer` ops view; both are
+    set when known.
+
+    Constraints:
+
+    * (K1) every argument is a memref of static shape with an identity layout;
+    * (K2) grid, cluster and threads are positive, grid is a multiple of cluster, threads a multiple of 32;
+    * (K3) an output named by `megakernel.updates` has the type of the state input that it replaces.
+
+    Example:
+
+    ```mlir
+    megakernel.kernel @copy(%x: memref<8xf32> {megakernel.role = #megakernel.role<batch>},
+                            %y: memref<8xf32> {megakernel.role = #megakernel.role<output>})
+        attributes {grid = 1 : i64, cluster = 1 : i64, threads = 32 : i64} {
+      megakernel.phase {
+        megakernel.tile ins(%a = %x : memref<8xf32>) outs(%y : memref<8xf32>) sizes [8] {
+          megakernel.yield %a : tensor<8xf32>
+        }
+      }
+      megakernel.return
+    }
+    ```
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name,
+                       TypeAttrOf<FunctionType>:$function_type,
+                       OptionalAttr<DictArrayAttr>:$arg_attrs,
+                       OptionalAttr<DictArrayAttr>:$res_attrs,
+                       I64Attr:$grid, I64Attr:$cluster, I64Attr:$threads,
+                       OptionalAttr<I64Attr>:$shared_bytes,
+                       OptionalAttr<I64Attr>:$arena_bytes);
+  let regions = (region SizedRegion<1>:$body);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    Region *getCallableRegion() { return &getBody(); }
+    ArrayRef<Type> getArgumentTypes() { return getFunctionType().getInputs(); }
+    ArrayRef<Type> getResultTypes() { return getFunctionType().getResults(); }
+    std::optional<Role> getArgRole(unsigned index);
+    /// True for arguments that the kernel writes.
+    bool isOutput(unsigned index);
+    /// For an output that replaces a state input: that input's index.
+    std::optional<unsigned> getUpdatedArg(unsigned index);
+  }];
+}
+
+def Megakernel_BufferOp : Megakernel_Op<"buffer", [Pure, ParentOneOf<["KernelOp"]>]> {
+  let summary = "a value's place in the arena";
+  let description = [{
+    A contiguous row-major buffer in global memory. `offset` is its place in the arena, in bytes; it is missing
+    until buffers are planned. Buffers whose lifetimes are apart may overlap.
+
+    Constraints:
+
+    * (B1) the type is a memref of static shape with an identity layout;
+    * (B2) the offset, where set, is a non-negative multiple of 16.
+
+    Example:
+
+    ```mlir
+    megakernel.kernel @empty() attributes {grid = 1 : i64, cluster = 1 : i64, threads = 32 : i64} {
+      %h = megakernel.buffer {offset = 256 : i64} : memref<32x64xbf16>
+      megakernel.return
+    }
+    ```
+  }];
+  let arguments = (ins OptionalAttr<I64Attr>:$offset);
+  let results = (outs AnyMemRef:$result);
+  let assemblyFormat = "attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
+def Megakernel_PhaseOp : Megakernel_Op<"phase", [SingleBlock, NoTerminator, ParentOneOf<["KernelOp"]>]> {
+  let summary = "tile ops that need no order among themselves";
+  let description = [{
+    All tiles of all tile ops of a phase may run at once, in any order, on the CTAs that their placement names.
+
+    Constraints:
+
+    * (P1) the region holds only `megakernel.tile`.
+
+    Example: see `megakernel.kernel`.
+  }];
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "attr-dict-with-keyword $body";
+  let hasVerifier = 1;
+}
+
+def Megakernel_TileOp : Megakernel_Op<"tile", [AttrSizedOperandSegments, IsolatedFromAbove, SingleBlock, ParentOneOf<["PhaseOp"]>,
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "a fused region computed tile by tile";
+  let description = [{
+    The region is that of a `megakernel.fused`, its arguments read from buffers, its results written to buffers.
+    `sizes` are the tile's extents over the iteration domain of the region's reduction (parallel dimensions
+    first, in the order of the result, then reduction dimensions), or over the result's shape where there is
+    none. Tiles over the parallel dimensions are numbered row-major; tile `t` runs on CTA
+    `(first_cta + t) mod grid`. A reduction dimension is walked in steps of its size by the CTA of the tile.
+
+    Constraints:
+
+    * (T1) region arguments are tensors of the inputs' shapes and element types, yielded values those of the
+      outputs;
+    * (T2) `sizes` has one positive entry per dimension of the domain;
+    * (T3) the region fulfils F2, F3 and F4 of `megakernel.fused`.
+
+    Example: see `megakernel.kernel`.
+  }];
+  let arguments = (ins Variadic<AnyMemRef>:$inputs, Variadic<AnyMemRef>:$outputs,
+                       DenseI64ArrayAttr:$sizes,
+                       DefaultValuedAttr<I64Attr, "0">:$first_cta);
+  let regions = (region SizedRegion<1>:$body);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+}
+
+def Megakernel_BarrierOp : Megakernel_Op<"barrier", [ParentOneOf<["KernelOp"]>]> {
+  let summary = "orders all accesses before it and after it";
+  let description = [{
+    Every access of every thread of the scope before the barrier happens before every access after it.
+
+    Example:
+
+    ```mlir
+    megakernel.kernel @empty() attributes {grid = 2 : i64, cluster = 1 : i64, threads = 32 : i64} {
+      megakernel.barrier <grid>
+      megakernel.return
+    }
+    ```
+  }];
+  let arguments = (ins Megakernel_ScopeAttr:$scope);
+  let assemblyFormat = "$scope attr-dict";
+}
+
+def Megakernel_CommitOp : Megakernel_Op<"commit", [ParentOneOf<["KernelOp"]>, SameTypeOperands]> {
+  let summary = "makes a computed value the new state";
+  let description = [{
+    Copies the new value to the output that replaces a state argument. The output may be the very memory of the
+    state argument, so a commit comes after the last read of that state. Committing disappears where the tile
+    that computes the value may write the output directly.
+
+    Constraints:
+
+    * (C1) source and target have the same type;
+    * (C2) the target is an output argument of the kernel.
+
+    Example:
+
+    ```mlir
+    megakernel.kernel @keep(%w: memref<8xf32> {megakernel.role = #megakernel.role<state>},
+                            %n: memref<8xf32> {megakernel.role = #megakernel.role<new_state>,
+                                               megakernel.updates = 0 : i64})
+        attributes {grid = 1 : i64, cluster = 1 : i64, threads = 32 : i64} {
+      megakernel.commit %w to %n : memref<8xf32>
+      megakernel.return
+    }
+    ```
+  }];
+  let arguments = (ins AnyMemRef:$source, AnyMemRef:$target);
+  let assemblyFormat = "$source `to` $target attr-dict `:` type($source)";
+  let hasVerifier = 1;
+}
+
+#endif

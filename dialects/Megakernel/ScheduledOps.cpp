@@ -1,0 +1,186 @@
+//===- ScheduledOps.cpp - ops of the scheduled form -----------------------===//
+
+#include "dialects/Megakernel/FusedRegion.h"
+#include "dialects/Megakernel/MegakernelDialect.h"
+#include "dialects/Megakernel/RegionSyntax.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/Interfaces/FunctionImplementation.h"
+
+using namespace mlir;
+using namespace mlir::megakernel;
+
+static bool isContiguousBuffer(Type type) {
+  auto memref = dyn_cast<MemRefType>(type);
+  return memref && memref.hasStaticShape() && memref.getLayout().isIdentity();
+}
+
+//===----------------------------------------------------------------------===//
+// KernelOp
+//===----------------------------------------------------------------------===//
+
+std::optional<Role> KernelOp::getArgRole(unsigned index) {
+  auto role = dyn_cast_or_null<RoleAttr>(getArgAttr(index, MegakernelDialect::getRoleAttrName()));
+  return role ? std::optional<Role>(role.getValue()) : std::nullopt;
+}
+
+bool KernelOp::isOutput(unsigned index) {
+  std::optional<Role> role = getArgRole(index);
+  return role && *role != Role::State && *role != Role::Batch && *role != Role::Constant;
+}
+
+std::optional<unsigned> KernelOp::getUpdatedArg(unsigned index) {
+  auto updates = dyn_cast_or_null<IntegerAttr>(getArgAttr(index, MegakernelDialect::getUpdatesAttrName()));
+  return updates ? std::optional<unsigned>(updates.getInt()) : std::nullopt;
+}
+
+ParseResult KernelOp::parse(OpAsmParser &parser, OperationState &result) {
+  auto buildType = [](Builder &builder, ArrayRef<Type> args, ArrayRef<Type> results,
+                      function_interface_impl::VariadicFlag, std::string &) {
+    return builder.getFunctionType(args, results);
+  };
+  return function_interface_impl::parseFunctionOp(parser, result, /*allowVariadic=*/false,
+                                                  getFunctionTypeAttrName(result.name), buildType,
+                                                  getArgAttrsAttrName(result.name), getResAttrsAttrName(result.name));
+}
+
+void KernelOp::print(OpAsmPrinter &printer) {
+  function_interface_impl::printFunctionOp(printer, *this, /*isVariadic=*/false, getFunctionTypeAttrName(),
+                                           getArgAttrsAttrName(), getResAttrsAttrName());
+}
+
+LogicalResult KernelOp::verify() {
+  for (auto [index, type] : llvm::enumerate(getArgumentTypes())) {
+    if (!isContiguousBuffer(type))
+      return emitOpError() << "argument " << index << " has type " << type
+                           << ", expected a contiguous memref of static shape (K1)";
+    std::optional<unsigned> updated = getUpdatedArg(index);
+    if (updated && (*updated >= getNumArguments() || getArgumentTypes()[*updated] != type))
+      return emitOpError() << "argument " << index << " updates argument " << *updated
+                           << ", expected an input of the same type (K3)";
+  }
+  if (static_cast<int64_t>(getCluster()) < 1 || static_cast<int64_t>(getGrid()) < 1 || getGrid() % getCluster() != 0)
+    return emitOpError() << "has a grid of " << getGrid() << " and clusters of " << getCluster()
+                         << ", expected a positive multiple (K2)";
+  if (static_cast<int64_t>(getThreads()) < 32 || getThreads() % 32 != 0)
+    return emitOpError() << "has " << getThreads() << " threads, expected a positive multiple of 32 (K2)";
+  if (!isa<ReturnOp>(getBody().front().getTerminator()))
+    return emitOpError("must end with 'megakernel.return'");
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// BufferOp, PhaseOp, CommitOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult BufferOp::verify() {
+  if (!isContiguousBuffer(getType()))
+    return emitOpError() << "has type " << getType() << ", expected a contiguous memref of static shape (B1)";
+  if (getOffset() && (static_cast<int64_t>(*getOffset()) < 0 || *getOffset() % 16 != 0))
+    return emitOpError() << "has offset " << static_cast<int64_t>(*getOffset())
+                         << ", expected a non-negative multiple of 16 (B2)";
+  return success();
+}
+
+LogicalResult PhaseOp::verify() {
+  for (Operation &op : getBody().front())
+    if (!isa<TileOp>(op)) {
+      InFlightDiagnostic diag = emitOpError("holds an op other than 'megakernel.tile' (P1)");
+      diag.attachNote(op.getLoc()) << "the op is '" << op.getName() << "'";
+      return diag;
+    }
+  return success();
+}
+
+LogicalResult CommitOp::verify() {
+  auto kernel = (*this)->getParentOfType<KernelOp>();
+  auto target = dyn_cast<BlockArgument>(getTarget());
+  if (!target || target.getOwner()->getParentOp() != kernel || !kernel.isOutput(target.getArgNumber()))
+    return emitOpError("has a target that is not an output argument of the kernel (C2)");
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// TileOp
+//===----------------------------------------------------------------------===//
+
+static Type tensorOf(Type type) {
+  auto memref = dyn_cast<MemRefType>(type);
+  return memref ? RankedTensorType::get(memref.getShape(), memref.getElementType()) : Type();
+}
+
+ParseResult TileOp::parse(OpAsmParser &parser, OperationState &result) {
+  SmallVector<OpAsmParser::Argument> arguments;
+  SmallVector<OpAsmParser::UnresolvedOperand> inputs, outputs;
+  SmallVector<Type> inputTypes, outputTypes;
+  DenseI64ArrayAttr sizes;
+  llvm::SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseKeyword("ins") || parseBindings(parser, arguments, inputs, inputTypes) ||
+      parser.parseKeyword("outs") || parser.parseLParen() || parser.parseOperandList(outputs) ||
+      parser.parseColonTypeList(outputTypes) || parser.parseRParen() || parser.parseKeyword("sizes"))
+    return failure();
+  sizes = dyn_cast_or_null<DenseI64ArrayAttr>(DenseI64ArrayAttr::parse(parser, Type()));
+  if (!sizes)
+    return failure();
+  int64_t firstCta = 0;
+  if (succeeded(parser.parseOptionalKeyword("first_cta")) && parser.parseInteger(firstCta))
+    return failure();
+  if (parser.parseOptionalAttrDictWithKeyword(result.attributes) ||
+      parser.resolveOperands(inputs, inputTypes, loc, result.operands) ||
+      parser.resolveOperands(outputs, outputTypes, loc, result.operands))
+    return failure();
+  Builder &builder = parser.getBuilder();
+  result.addAttribute(getSizesAttrName(result.name), sizes);
+  result.addAttribute(getFirstCtaAttrName(result.name), builder.getI64IntegerAttr(firstCta));
+  result.addAttribute(getOperandSegmentSizeAttr(),
+                      builder.getDenseI32ArrayAttr({(int32_t)inputs.size(), (int32_t)outputs.size()}));
+  for (auto [argument, type] : llvm::zip(arguments, inputTypes))
+    argument.type = tensorOf(type);
+  return parser.parseRegion(*result.addRegion(), arguments);
+}
+
+void TileOp::print(OpAsmPrinter &printer) {
+  printer << " ins";
+  printBindings(printer, getBody().getArguments(), getInputs());
+  printer << " outs(" << getOutputs() << " : " << getOutputs().getTypes() << ") sizes [";
+  llvm::interleaveComma(getSizes(), printer);
+  printer << ']';
+  if (getFirstCta() != 0)
+    printer << " first_cta " << getFirstCta();
+  printer.printOptionalAttrDictWithKeyword(
+      (*this)->getAttrs(), {getSizesAttrName(), getFirstCtaAttrName(), getOperandSegmentSizeAttr()});
+  printer << ' ';
+  printer.printRegion(getBody(), /*printEntryBlockArgs=*/false);
+}
+
+LogicalResult TileOp::verify() {
+  if (getBody().getNumArguments() != getInputs().size())
+    return emitOpError("has another number of region arguments than of inputs (T1)");
+  for (auto [argument, input] : llvm::zip(getBody().getArguments(), getInputs()))
+    if (argument.getType() != tensorOf(input.getType()))
+      return emitOpError() << "reads " << input.getType() << " as " << argument.getType()
+                           << ", expected a tensor of its shape and element type (T1)";
+  if (failed(verifyFusedRegion(*this, getBody())))
+    return failure();
+  Operation *yield = getBody().front().getTerminator();
+  if (yield->getNumOperands() != getOutputs().size())
+    return emitOpError("yields another number of values than it has outputs (T1)");
+  for (auto [value, output] : llvm::zip(yield->getOperands(), getOutputs()))
+    if (value.getType() != tensorOf(output.getType()))
+      return emitOpError() << "writes " << value.getType() << " to " << output.getType()
+                           << ", expected a memref of its shape and element type (T1)";
+  FusedRegion parts = FusedRegion::get(getBody());
+  size_t rank = parts.parallelShape.size() + parts.reductionShape.size();
+  if (getSizes().size() != rank || llvm::any_of(getSizes(), [](int64_t size) { return size < 1; }))
+    return emitOpError() << "has " << getSizes().size() << " tile sizes, expected " << rank
+                         << " positive ones, one per dimension of the domain (T2)";
+  return success();
+}
+
+void TileOp::getEffects(SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
+  for (OpOperand &input : getInputsMutable())
+    effects.emplace_back(MemoryEffects::Read::get(), &input);
+  for (OpOperand &output : getOutputsMutable())
+    effects.emplace_back(MemoryEffects::Write::get(), &output);
+}

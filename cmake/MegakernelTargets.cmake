@@ -19,3 +19,17 @@ function(tk_add_library name)
     add_dependencies(${name} ${ARG_DEPENDS})
   endif()
 endfunction()
+
+# tk_add_pass(NAME LINK_LIBS libs...): a pass in the current folder, declared in NAME.td, defined in NAME.cpp and
+# whatever further sources are given.
+function(tk_add_pass name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK_LIBS" ${ARGN})
+  set(LLVM_TARGET_DEFINITIONS ${name}.td)
+  mlir_tablegen(${name}.h.inc -gen-pass-decls -name=${name})
+  add_public_tablegen_target(TK${name}PassIncGen)
+  set_property(GLOBAL APPEND PROPERTY TK_PASS_LIBS TK${name})
+  set_property(GLOBAL APPEND PROPERTY TK_PASS_TDS "${CMAKE_CURRENT_SOURCE_DIR}/${name}.td")
+  tk_add_library(TK${name} ${name}.cpp ${ARG_SOURCES}
+    DEPENDS TK${name}PassIncGen TKMegakernelIncGen
+    LINK_LIBS TKMegakernelDialect MLIRPass ${ARG_LINK_LIBS})
+endfunction()

@@ -3,6 +3,16 @@
 #include "lib/Pipelines/Registration.h"
 
 #include "dialects/Megakernel/MegakernelDialect.h"
+#include "lib/Pipelines/Pipelines.h"
+#include "lib/Transforms/CheckSchedule/CheckSchedule.h"
+#include "lib/Transforms/CommitState/CommitState.h"
+#include "lib/Transforms/ImportLinalg/ImportLinalg.h"
+#include "lib/Transforms/InlinePointwise/InlinePointwise.h"
+#include "lib/Transforms/InsertBarriers/InsertBarriers.h"
+#include "lib/Transforms/NormalizeNumerics/NormalizeNumerics.h"
+#include "lib/Transforms/PlanBuffers/PlanBuffers.h"
+#include "lib/Transforms/SchedulePhases/SchedulePhases.h"
+#include "lib/Transforms/VerifyAutodiff/VerifyAutodiff.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
 #include "mlir/InitAllPasses.h"
@@ -13,4 +23,16 @@ void mlir::megakernel::registerDialects(DialectRegistry &registry) {
   registry.insert<MegakernelDialect>();
 }
 
-void mlir::megakernel::registerPasses() { registerAllPasses(); }
+void mlir::megakernel::registerPasses() {
+  registerAllPasses();
+  registerImportLinalgPasses();
+  registerNormalizeNumericsPasses();
+  registerVerifyAutodiffPasses();
+  registerInlinePointwisePasses();
+  registerSchedulePhasesPasses();
+  registerCommitStatePasses();
+  registerInsertBarriersPasses();
+  registerPlanBuffersPasses();
+  registerCheckSchedulePasses();
+  registerPipelines();
+}

@@ -1,0 +1,162 @@
+//===- FusionPlan.cpp - which ops are computed together -------------------===//
+
+#include "lib/Analysis/FusionPlan.h"
+
+#include "dialects/Megakernel/FusedRegion.h"
+#include "lib/Analysis/Views.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+using namespace mlir;
+using namespace mlir::megakernel;
+using linalg::GenericOp;
+
+// The most scalar work that is done again instead of being kept: about what a load from L2 costs a warp.
+static constexpr int64_t maxLazyCost = 24;
+
+static int64_t bodyCost(GenericOp op) {
+  int64_t cost = 0;
+  for (Operation &inner : op.getRegion().front().without_terminator()) {
+    if (inner.hasTrait<OpTrait::ConstantLike>())
+      continue;
+    bool isExpensive = isa<math::MathDialect>(inner.getDialect()) && !isa<math::AbsFOp, math::FmaOp>(inner);
+    cost += isExpensive ? 8 : isa<arith::DivFOp>(inner) ? 4 : 1;
+  }
+  return cost;
+}
+
+static ArrayRef<int64_t> shapeOf(Value value) { return cast<RankedTensorType>(value.getType()).getShape(); }
+
+FusionPlan::FusionPlan(StepOp step) {
+  for (auto op : step.getBody().front().getOps<GenericOp>())
+    place(op);
+}
+
+std::optional<unsigned> FusionPlan::groupOf(Value value) const {
+  auto it = groupOfOp.find(value.getDefiningOp());
+  return it == groupOfOp.end() ? std::nullopt : std::optional<unsigned>(it->second);
+}
+
+// The groups that a value is read from, looking through lazy ops and views.
+void FusionPlan::collectGroups(Value value, llvm::SetVector<unsigned> &into) const {
+  Operation *op = value.getDefiningOp();
+  if (!op)
+    return;
+  if (std::optional<unsigned> group = groupOf(value)) {
+    into.insert(*group);
+    return;
+  }
+  for (Value operand : op->getOperands())
+    collectGroups(operand, into);
+}
+
+bool FusionPlan::dependsOn(unsigned group, unsigned other) const {
+  SmallVector<unsigned> worklist = {group};
+  llvm::SmallDenseSet<unsigned> seen;
+  while (!worklist.empty()) {
+    unsigned current = worklist.pop_back_val();
+    if (current == other)
+      return true;
+    if (!seen.insert(current).second)
+      continue;
+    llvm::append_range(worklist, groups[current].predecessors);
+  }
+  return false;
+}
+
+void FusionPlan::place(GenericOp op) {
+  llvm::SetVector<unsigned> reads;
+  for (Value operand : op->getOperands())
+    collectGroups(operand, reads);
+  if (isReduction(op)) {
+    addGroup(op, reads);
+    return;
+  }
+  if (std::optional<unsigned> group = findEpilogue(op, reads)) {
+    FusionGroup &home = groups[*group];
+    home.ops.push_back(op);
+    groupOfOp[op] = *group;
+    for (unsigned other : reads)
+      if (other != *group)
+        home.predecessors.insert(other);
+    return;
+  }
+  if (mayBeLazy(op)) {
+    int64_t cost = bodyCost(op);
+    for (Value operand : op->getOperands())
+      cost += lazyCost(operand);
+    costOfLazy[op] = cost;
+    return;
+  }
+  addGroup(op, reads);
+}
+
+// A group can take `op` in when some operand is a value of the group read at the very element that is computed,
+// and when nothing else that `op` reads is computed from that group.
+std::optional<unsigned> FusionPlan::findEpilogue(GenericOp op, const llvm::SetVector<unsigned> &reads) const {
+  if (!llvm::all_of(op.getDpsInitsMutable(),
+                    [&](OpOperand &init) { return op.getMatchingIndexingMap(&init).isIdentity(); }))
+    return std::nullopt;
+  std::optional<unsigned> best;
+  for (OpOperand *input : op.getDpsInputOperands()) {
+    std::optional<unsigned> group = groupOf(input->get());
+    if (!group || !op.getMatchingIndexingMap(input).isIdentity() ||
+        shapeOf(op.getResult(0)) != ArrayRef<int64_t>(groups[*group].shape))
+      continue;
+    bool isCyclic =
+        llvm::any_of(reads, [&](unsigned other) { return other != *group && dependsOn(other, *group); });
+    if (!isCyclic && (!best || dependsOn(*group, *best)))
+      best = group;
+  }
+  // Reading another element of the same group needs the group's value in memory first.
+  for (OpOperand *input : op.getDpsInputOperands()) {
+    if (!best)
+      break;
+    llvm::SetVector<unsigned> from;
+    collectGroups(input->get(), from);
+    bool isSameElement = groupOf(input->get()) == best && op.getMatchingIndexingMap(input).isIdentity();
+    if (from.contains(*best) && !isSameElement)
+      best = std::nullopt;
+  }
+  return best;
+}
+
+int64_t FusionPlan::lazyCost(Value value) const {
+  auto it = costOfLazy.find(value.getDefiningOp());
+  return it == costOfLazy.end() ? 0 : it->second;
+}
+
+// An op is computed again in its readers when that is cheap and it is not itself a result of the step.
+bool FusionPlan::mayBeLazy(GenericOp op) const {
+  if (llvm::any_of(op.getResults(), isReturned))
+    return false;
+  int64_t cost = bodyCost(op);
+  for (Value operand : op->getOperands())
+    cost += lazyCost(operand);
+  return cost <= maxLazyCost;
+}
+
+unsigned FusionPlan::addGroup(GenericOp op, const llvm::SetVector<unsigned> &reads) {
+  FusionGroup group;
+  group.ops.push_back(op);
+  group.predecessors = reads;
+  group.shape = llvm::to_vector(shapeOf(op.getResult(0)));
+  groups.push_back(std::move(group));
+  groupOfOp[op] = groups.size() - 1;
+  return groups.size() - 1;
+}
+
+SmallVector<unsigned> FusionPlan::topologicalOrder() const {
+  SmallVector<unsigned> order;
+  llvm::SmallDenseSet<unsigned> done;
+  std::function<void(unsigned)> visit = [&](unsigned group) {
+    if (!done.insert(group).second)
+      return;
+    for (unsigned predecessor : groups[group].predecessors)
+      visit(predecessor);
+    order.push_back(group);
+  };
+  for (unsigned group = 0; group < groups.size(); ++group)
+    visit(group);
+  return order;
+}

@@ -1,0 +1,94 @@
+//===- KernelAccesses.cpp - what a kernel reads and writes ----------------===//
+
+#include "lib/Analysis/KernelAccesses.h"
+
+#include "dialects/Megakernel/FusedRegion.h"
+
+using namespace mlir;
+using namespace mlir::megakernel;
+using trainkernel::MemoryRange;
+
+Value mlir::megakernel::rootOfBuffer(Value buffer) {
+  while (Operation *op = buffer.getDefiningOp()) {
+    if (!isa<memref::ExpandShapeOp, memref::CollapseShapeOp>(op))
+      break;
+    buffer = op->getOperand(0);
+  }
+  return buffer;
+}
+
+int64_t mlir::megakernel::bytesOfBuffer(MemRefType type) {
+  int64_t bits = type.getElementTypeBitWidth();
+  return type.getNumElements() * std::max<int64_t>(1, bits / 8);
+}
+
+// Walks from a region argument to the yielded values; every step must keep the element.
+static bool keepsElement(Value value, ArrayRef<int64_t> shape) {
+  if (cast<RankedTensorType>(value.getType()).getShape() != shape)
+    return false;
+  for (OpOperand &use : value.getUses()) {
+    if (isa<YieldOp>(use.getOwner()))
+      continue;
+    auto generic = dyn_cast<linalg::GenericOp>(use.getOwner());
+    if (!generic || isReduction(generic) || !generic.getMatchingIndexingMap(&use).isIdentity())
+      return false;
+    for (OpOperand &init : generic.getDpsInitsMutable())
+      if (!generic.getMatchingIndexingMap(&init).isIdentity())
+        return false;
+    for (Value result : generic.getResults())
+      if (!keepsElement(result, shape))
+        return false;
+  }
+  return true;
+}
+
+bool mlir::megakernel::readsOwnElementOnly(TileOp tile, unsigned index) {
+  FusedRegion parts = FusedRegion::get(tile.getBody());
+  return keepsElement(tile.getBody().getArgument(index), parts.parallelShape);
+}
+
+KernelAccesses::KernelAccesses(KernelOp kernel) : kernel(kernel) {
+  arena = kernel.getNumArguments();
+  unsigned epoch = 0;
+  for (Operation &op : kernel.getBody().front()) {
+    if (isa<BarrierOp>(op))
+      ++epoch;
+    else if (auto phase = dyn_cast<PhaseOp>(op))
+      for (auto tile : phase.getBody().front().getOps<TileOp>())
+        addTile(tile, epoch);
+    else if (auto commit = dyn_cast<CommitOp>(op))
+      addCommit(commit, epoch);
+  }
+}
+
+void KernelAccesses::addTile(TileOp tile, unsigned epoch) {
+  for (auto [index, input] : llvm::enumerate(tile.getInputs()))
+    add(tile, input, /*isWrite=*/false, epoch, readsOwnElementOnly(tile, index));
+  for (Value output : tile.getOutputs())
+    add(tile, output, /*isWrite=*/true, epoch, /*ownElementOnly=*/false);
+}
+
+void KernelAccesses::addCommit(CommitOp commit, unsigned epoch) {
+  add(commit, commit.getSource(), /*isWrite=*/false, epoch, /*ownElementOnly=*/true);
+  add(commit, commit.getTarget(), /*isWrite=*/true, epoch, /*ownElementOnly=*/false);
+}
+
+void KernelAccesses::add(Operation *op, Value buffer, bool isWrite, unsigned epoch, bool ownElementOnly) {
+  if (ops.empty() || ops.back() != op)
+    ops.push_back(op);
+  accesses.push_back({rangeOf(buffer), isWrite, static_cast<unsigned>(ops.size() - 1), epoch, ownElementOnly});
+}
+
+MemoryRange KernelAccesses::rangeOf(Value buffer) {
+  Value root = rootOfBuffer(buffer);
+  int64_t bytes = bytesOfBuffer(cast<MemRefType>(root.getType()));
+  if (auto argument = dyn_cast<BlockArgument>(root)) {
+    // With donated state the output is the memory of the state that it replaces.
+    std::optional<unsigned> updated = kernel.getUpdatedArg(argument.getArgNumber());
+    return {updated.value_or(argument.getArgNumber()), 0, bytes};
+  }
+  if (std::optional<uint64_t> offset = cast<BufferOp>(root.getDefiningOp()).getOffset())
+    return {arena, static_cast<int64_t>(*offset), static_cast<int64_t>(*offset) + bytes};
+  auto [it, isNew] = memoryOfUnplaced.try_emplace(root, arena + 1 + memoryOfUnplaced.size());
+  return {it->second, 0, bytes};
+}

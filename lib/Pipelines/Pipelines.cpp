@@ -1,0 +1,83 @@
+//===- Pipelines.cpp - the stages as named pipelines ----------------------===//
+//
+// The one place where passes are ordered. Each order has its reason beside it.
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Pipelines/Pipelines.h"
+
+#include "dialects/Megakernel/MegakernelDialect.h"
+#include "lib/Transforms/CheckSchedule/CheckSchedule.h"
+#include "lib/Transforms/CommitState/CommitState.h"
+#include "lib/Transforms/ImportLinalg/ImportLinalg.h"
+#include "lib/Transforms/InlinePointwise/InlinePointwise.h"
+#include "lib/Transforms/InsertBarriers/InsertBarriers.h"
+#include "lib/Transforms/NormalizeNumerics/NormalizeNumerics.h"
+#include "lib/Transforms/PlanBuffers/PlanBuffers.h"
+#include "lib/Transforms/SchedulePhases/SchedulePhases.h"
+#include "lib/Transforms/VerifyAutodiff/VerifyAutodiff.h"
+#include "mlir/Dialect/Arith/Transforms/Passes.h"
+#include "mlir/Dialect/Linalg/Passes.h"
+#include "mlir/Dialect/Math/Transforms/Passes.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+using namespace mlir::megakernel;
+
+static void buildImport(OpPassManager &pm) {
+  pm.addPass(createTkImportLinalg());
+  // One kind of op from here on, so that no later pass needs a case for a named one.
+  pm.addPass(createLinalgGeneralizeNamedOpsPass());
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+  // Accumulators are widened while sums still show their narrow type; only then is narrow arithmetic made explicit.
+  pm.addPass(createTkNormalizeNumerics());
+  arith::ArithEmulateUnsupportedFloatsOptions emulate;
+  emulate.sourceTypeStrs = {"bf16", "f16"};
+  emulate.targetTypeStr = "f32";
+  pm.addPass(arith::createArithEmulateUnsupportedFloats(emulate));
+  pm.addPass(math::createMathExtendToSupportedTypes());
+  // Unit dimensions would keep a bias gradient's sum from meeting its update.
+  pm.addPass(createLinalgFoldUnitExtentDimsPass());
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+}
+
+static void buildFuse(OpPassManager &pm) {
+  // Structure is checked on the graph as the user wrote it, before ops move into fused regions.
+  pm.addNestedPass<StepOp>(createTkVerifyAutodiff());
+  pm.addNestedPass<StepOp>(createTkInlinePointwise());
+  pm.addPass(createCanonicalizerPass());
+}
+
+namespace {
+struct ScheduleOptions : PassPipelineOptions<ScheduleOptions> {
+  PassOptions::Option<std::string> target{*this, "target", llvm::cl::desc("cpu, sm_80 or sm_90a"),
+                                          llvm::cl::init("sm_90a")};
+  PassOptions::Option<int64_t> grid{*this, "grid", llvm::cl::desc("CTAs of the kernel; 0: chosen"),
+                                    llvm::cl::init(0)};
+};
+} // namespace
+
+static void buildSchedule(OpPassManager &pm, const ScheduleOptions &options) {
+  TkSchedulePhasesOptions schedule;
+  schedule.target = options.target;
+  schedule.grid = options.grid;
+  pm.addPass(createTkSchedulePhases(schedule));
+  // Commits first: a direct commit needs no buffer, a staged one adds accesses that barriers must order.
+  pm.addNestedPass<KernelOp>(createTkCommitState());
+  // Barriers before buffers: memory is reused only across a barrier.
+  pm.addNestedPass<KernelOp>(createTkInsertBarriers());
+  pm.addNestedPass<KernelOp>(createTkPlanBuffers());
+  pm.addNestedPass<KernelOp>(createTkCheckSchedule());
+}
+
+void mlir::megakernel::registerPipelines() {
+  PassPipelineRegistration<>("tk-import", "from an annotated linalg function to a normalised megakernel.step",
+                             buildImport);
+  PassPipelineRegistration<>("tk-fuse", "from a normalised step to fused ops", buildFuse);
+  PassPipelineRegistration<ScheduleOptions>("tk-schedule", "from fused ops to the complete scheduled form",
+                                            buildSchedule);
+}

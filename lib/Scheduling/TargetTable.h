@@ -1,0 +1,46 @@
+//===- TargetTable.h - facts about targets ----------------------*- C++ -*-===//
+//
+// Every fact about a machine that a scheduling decision needs, one row per target.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TRAINKERNEL_LIB_SCHEDULING_TARGETTABLE_H
+#define TRAINKERNEL_LIB_SCHEDULING_TARGETTABLE_H
+
+#include "llvm/ADT/StringRef.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace trainkernel {
+
+enum class TargetKind { Cuda, Cpu };
+
+struct TargetFacts {
+  llvm::StringRef name;
+  TargetKind kind;
+  /// Streaming multiprocessors, or the most workers that a step is cut for.
+  int64_t processors;
+  int64_t threads;
+  /// Dynamic shared memory of one CTA, or scratch of one worker, in bytes.
+  int64_t sharedBytes;
+  /// The largest cluster of CTAs, 1 where there are none.
+  int64_t maxCluster;
+  /// Multiply-adds per microsecond and processor: on matrix units (bfloat16, float16) and in float32.
+  double matrixRate;
+  double scalarRate;
+  /// Time for one dependent round trip to where operands come from, in microseconds.
+  double loadLatency;
+  /// Time per byte of a tile's operands, in microseconds.
+  double timePerByte;
+};
+
+/// The row of a target: "cpu", or an architecture such as "sm_90a".
+std::optional<TargetFacts> findTarget(llvm::StringRef name);
+/// All target names, for messages.
+std::string listTargets();
+
+} // namespace trainkernel
+
+#endif

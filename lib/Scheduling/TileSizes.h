@@ -1,0 +1,40 @@
+//===- TileSizes.h - how large tiles are ------------------------*- C++ -*-===//
+
+#ifndef TRAINKERNEL_LIB_SCHEDULING_TILESIZES_H
+#define TRAINKERNEL_LIB_SCHEDULING_TILESIZES_H
+
+#include "lib/Scheduling/TargetTable.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/SmallVector.h"
+
+namespace trainkernel {
+
+using Sizes = llvm::SmallVector<int64_t>;
+
+/// A contraction, as the tile planner sees it: batch dimensions, then m, n and k.
+struct ContractionShape {
+  int64_t batch = 1, m = 1, n = 1, k = 1;
+  /// Bytes of an operand element, and whether matrix units take it.
+  int64_t elementBytes = 4;
+  bool onMatrixUnits = false;
+};
+
+struct ContractionTile {
+  int64_t m, n, k;
+};
+
+/// The tile with the least predicted time on the target.
+ContractionTile chooseContractionTile(const ContractionShape &shape, const TargetFacts &target);
+
+/// A tile of `shape` with about `elements` elements, filled from the last dimension.
+Sizes chooseElementTile(llvm::ArrayRef<int64_t> shape, int64_t elements);
+
+/// Tiles needed to cover `shape` with tiles of the leading `shape.size()` entries of `sizes`.
+int64_t countTiles(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> sizes);
+
+/// Outputs per tile of a reduction with `outputs` results of `reduced` elements each.
+int64_t reductionOutputsPerTile(int64_t outputs, int64_t reduced, bool reducesContiguous, const TargetFacts &target);
+
+} // namespace trainkernel
+
+#endif

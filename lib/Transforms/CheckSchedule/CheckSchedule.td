@@ -1,0 +1,18 @@
+include "mlir/Pass/PassBase.td"
+
+def TkCheckSchedule : Pass<"tk-check-schedule", "::mlir::megakernel::KernelOp"> {
+  let summary = "prove a schedule free of races and deadlocks";
+  let description = [{
+    Proves, from the scheduled form alone, that
+
+    * no two accesses to the same bytes, of which one is a write, lie between the same two barriers, unless one op
+      makes both and reads only the element that it writes; with donated state an output is the memory of the state;
+    * every read of the arena comes after a write of all its bytes;
+    * every barrier joins all CTAs that run, so that it orders what it should and no CTA waits for one that does not
+      come: cta scope only in a grid of one, cluster scope only where the grid is one cluster;
+    * every buffer has a place and every commit is resolved.
+
+    Changes nothing. Fails with notes on both accesses. A schedule made by our own passes always passes; a schedule
+    written or edited by hand gets told what is missing.
+  }];
+}

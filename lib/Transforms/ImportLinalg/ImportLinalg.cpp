@@ -1,0 +1,80 @@
+//===- ImportLinalg.cpp - from an annotated function to a step ------------===//
+
+#include "lib/Transforms/ImportLinalg/ImportLinalg.h"
+
+#include "dialects/Megakernel/MegakernelDialect.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Builders.h"
+
+namespace mlir::megakernel {
+#define GEN_PASS_DEF_TKIMPORTLINALG
+#include "lib/Transforms/ImportLinalg/ImportLinalg.h.inc"
+} // namespace mlir::megakernel
+
+using namespace mlir;
+using namespace mlir::megakernel;
+
+// Rewrites the string role of one argument or result to the dialect's attribute.
+static FailureOr<DictionaryAttr> importAttributes(func::FuncOp function, DictionaryAttr attributes, StringRef kind,
+                                                  unsigned index) {
+  StringRef roleName = MegakernelDialect::getRoleAttrName();
+  NamedAttrList list(attributes);
+  Attribute given = list.get(roleName);
+  auto text = dyn_cast_or_null<StringAttr>(given);
+  std::optional<Role> role = text ? symbolizeRole(text.getValue()) : std::nullopt;
+  if (auto already = dyn_cast_or_null<RoleAttr>(given))
+    role = already.getValue();
+  if (!role) {
+    InFlightDiagnostic diag = function.emitError() << kind << " " << index << " has ";
+    if (given)
+      diag << "the role " << given;
+    else
+      diag << "no role";
+    return diag << ", expected 'megakernel.role' to be one of state, batch, constant, loss, gradient, new_state, "
+                   "output";
+  }
+  list.set(roleName, RoleAttr::get(function.getContext(), *role));
+  return list.getDictionary(function.getContext());
+}
+
+static LogicalResult importFunction(func::FuncOp function) {
+  if (!llvm::hasSingleElement(function.getBody()))
+    return function.emitError("has control flow between blocks, expected a single block: a training step is static");
+  SmallVector<Attribute> argAttrs, resAttrs;
+  for (unsigned i = 0, e = function.getNumArguments(); i < e; ++i) {
+    FailureOr<DictionaryAttr> attrs = importAttributes(function, function.getArgAttrDict(i), "argument", i);
+    if (failed(attrs))
+      return failure();
+    argAttrs.push_back(*attrs);
+  }
+  for (unsigned i = 0, e = function.getNumResults(); i < e; ++i) {
+    FailureOr<DictionaryAttr> attrs = importAttributes(function, function.getResultAttrDict(i), "result", i);
+    if (failed(attrs))
+      return failure();
+    resAttrs.push_back(*attrs);
+  }
+  OpBuilder builder(function);
+  auto step = StepOp::create(builder, function.getLoc(), function.getSymNameAttr(), function.getFunctionTypeAttr(),
+                             builder.getArrayAttr(argAttrs), builder.getArrayAttr(resAttrs));
+  step.getBody().takeBody(function.getBody());
+  Operation *oldReturn = step.getBody().front().getTerminator();
+  builder.setInsertionPoint(oldReturn);
+  ReturnOp::create(builder, oldReturn->getLoc(), oldReturn->getOperands());
+  oldReturn->erase();
+  function.erase();
+  return success();
+}
+
+namespace {
+struct ImportLinalgPass : public megakernel::impl::TkImportLinalgBase<ImportLinalgPass> {
+  void runOnOperation() override {
+    SmallVector<func::FuncOp> functions = llvm::to_vector(getOperation().getOps<func::FuncOp>());
+    if (functions.size() != 1) {
+      getOperation().emitError() << "holds " << functions.size() << " functions, expected one: the training step";
+      return signalPassFailure();
+    }
+    if (failed(importFunction(functions.front())))
+      signalPassFailure();
+  }
+};
+} // namespace

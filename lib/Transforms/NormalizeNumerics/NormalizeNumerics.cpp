@@ -1,0 +1,136 @@
+//===- NormalizeNumerics.cpp - explicit accumulation and rounding ---------===//
+
+#include "lib/Transforms/NormalizeNumerics/NormalizeNumerics.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/Transforms/Passes.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+namespace mlir::megakernel {
+#define GEN_PASS_DEF_TKNORMALIZENUMERICS
+#include "lib/Transforms/NormalizeNumerics/NormalizeNumerics.h.inc"
+} // namespace mlir::megakernel
+
+using namespace mlir;
+using linalg::GenericOp;
+
+static bool isNarrowFloat(Type type) { return type.isBF16() || type.isF16(); }
+
+// An elementwise op over all of `source` with the given body.
+static Value mapElements(PatternRewriter &rewriter, Location loc, Value source, Type elementType,
+                         function_ref<Value(OpBuilder &, Value)> body) {
+  auto type = cast<RankedTensorType>(source.getType());
+  Value init = tensor::EmptyOp::create(rewriter, loc, type.getShape(), elementType);
+  SmallVector<AffineMap> maps(2, rewriter.getMultiDimIdentityMap(type.getRank()));
+  SmallVector<utils::IteratorType> iterators(type.getRank(), utils::IteratorType::parallel);
+  return GenericOp::create(rewriter, loc, init.getType(), source, init, maps, iterators,
+                           [&](OpBuilder &builder, Location nested, ValueRange args) {
+                             linalg::YieldOp::create(builder, nested, body(builder, args[0]));
+                           })
+      .getResult(0);
+}
+
+namespace {
+// Sum in f32, round once. A body that is more than one addition is left alone: then the rounding is the user's.
+struct WidenAccumulator : OpRewritePattern<GenericOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(GenericOp op, PatternRewriter &rewriter) const override {
+    if (op.getNumReductionLoops() == 0 || op.getNumDpsInits() != 1 || op.getNumDpsInputs() != 1)
+      return failure();
+    auto type = cast<RankedTensorType>(op.getResult(0).getType());
+    Type narrow = type.getElementType();
+    Block &body = op.getRegion().front();
+    auto add = body.getTerminator()->getOperand(0).getDefiningOp<arith::AddFOp>();
+    if (!isNarrowFloat(narrow) || !add || body.getOperations().size() != 2)
+      return failure();
+    Location loc = op.getLoc();
+    Type wide = rewriter.getF32Type();
+    auto extend = [&](OpBuilder &builder, Value value) -> Value {
+      return value.getType() == wide ? value : arith::ExtFOp::create(builder, loc, wide, value);
+    };
+    Value init = mapElements(rewriter, loc, op.getDpsInits()[0], wide, extend);
+    auto sum = GenericOp::create(rewriter, loc, init.getType(), op.getDpsInputs(), init, op.getIndexingMapsArray(),
+                                 op.getIteratorTypesArray(), [&](OpBuilder &builder, Location nested, ValueRange args) {
+                                   Value element = extend(builder, args[0]);
+                                   Value next = arith::AddFOp::create(builder, nested, element, args[1]);
+                                   linalg::YieldOp::create(builder, nested, next);
+                                 });
+    Value rounded = mapElements(rewriter, loc, sum.getResult(0), narrow, [&](OpBuilder &builder, Value value) {
+      return arith::TruncFOp::create(builder, loc, narrow, value);
+    });
+    rewriter.replaceOp(op, rounded);
+    return success();
+  }
+};
+
+// contraction(extf(a), b) reads a and extends in its body.
+struct ExtendInsideContraction : OpRewritePattern<GenericOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  static Value narrowSource(Value operand) {
+    auto cast = operand.getDefiningOp<GenericOp>();
+    if (!cast || cast.getNumDpsInputs() != 1 || cast.getNumDpsInits() != 1 || cast.getNumReductionLoops() != 0 ||
+        !llvm::all_of(cast.getIndexingMapsArray(), [](AffineMap map) { return map.isIdentity(); }))
+      return nullptr;
+    Block &body = cast.getRegion().front();
+    auto extend = body.getTerminator()->getOperand(0).getDefiningOp<arith::ExtFOp>();
+    if (!extend || extend.getIn() != body.getArgument(0) || !isNarrowFloat(extend.getIn().getType()))
+      return nullptr;
+    return cast.getDpsInputs()[0];
+  }
+
+  LogicalResult matchAndRewrite(GenericOp op, PatternRewriter &rewriter) const override {
+    if (!linalg::isaContractionOpInterface(cast<linalg::LinalgOp>(op.getOperation())))
+      return failure();
+    bool changed = false;
+    for (OpOperand *input : op.getDpsInputOperands()) {
+      Value source = narrowSource(input->get());
+      if (!source)
+        continue;
+      BlockArgument argument = op.getMatchingBlockArgument(input);
+      Type wide = argument.getType();
+      rewriter.modifyOpInPlace(op, [&] {
+        input->set(source);
+        argument.setType(cast<RankedTensorType>(source.getType()).getElementType());
+        rewriter.setInsertionPointToStart(argument.getOwner());
+        auto extend = arith::ExtFOp::create(rewriter, op.getLoc(), wide, argument);
+        argument.replaceAllUsesExcept(extend, extend);
+      });
+      changed = true;
+    }
+    return success(changed);
+  }
+};
+
+// Rounds a float64 constant the way a C cast does, which is what PyTorch does to a Python scalar.
+struct RoundConstant : OpRewritePattern<arith::TruncFOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(arith::TruncFOp op, PatternRewriter &rewriter) const override {
+    APFloat value(0.0);
+    auto type = dyn_cast<FloatType>(op.getType());
+    if (!type || !matchPattern(op.getIn(), m_ConstantFloat(&value)))
+      return failure();
+    bool inexact = false;
+    value.convert(type.getFloatSemantics(), APFloat::rmNearestTiesToEven, &inexact);
+    rewriter.replaceOpWithNewOp<arith::ConstantOp>(op, rewriter.getFloatAttr(type, value));
+    return success();
+  }
+};
+
+struct NormalizeNumericsPass : public megakernel::impl::TkNormalizeNumericsBase<NormalizeNumericsPass> {
+  void runOnOperation() override {
+    RewritePatternSet patterns(&getContext());
+    // Powers by small integers are products, as in PyTorch.
+    populateMathAlgebraicSimplificationPatterns(patterns);
+    patterns.add<WidenAccumulator, ExtendInsideContraction, RoundConstant>(&getContext());
+    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+      signalPassFailure();
+  }
+};
+} // namespace

@@ -1,0 +1,264 @@
+//===- KernelBuilder.cpp - builds the scheduled form ----------------------===//
+
+#include "lib/Transforms/SchedulePhases/KernelBuilder.h"
+
+#include "lib/Analysis/Views.h"
+#include "lib/Scheduling/PhaseScheduler.h"
+#include "lib/Scheduling/TileSizes.h"
+#include "lib/Transforms/SchedulePhases/TileChoice.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/IRMapping.h"
+
+using namespace mlir;
+using namespace mlir::megakernel;
+using namespace trainkernel;
+
+static MemRefType bufferType(Type tensor) {
+  auto type = cast<RankedTensorType>(tensor);
+  return MemRefType::get(type.getShape(), type.getElementType());
+}
+
+namespace {
+class KernelBuilder {
+public:
+  KernelBuilder(StepOp step, const TargetFacts &target, int64_t grid)
+      : step(step), target(target), grid(grid), builder(step) {}
+
+  LogicalResult run() {
+    for (Operation &op : step.getBody().front().without_terminator()) {
+      if (auto fused = dyn_cast<FusedOp>(op))
+        nodes.push_back(fused);
+      else if (!isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op))
+        return op.emitError() << "'" << op.getName()
+                              << "' stands outside of a fused op, expected 'tk-inline-pointwise' to have run";
+    }
+    if (failed(choosePhases()))
+      return failure();
+    createKernel();
+    bindOutputs();
+    createPhases();
+    createCommits();
+    ReturnOp::create(builder, step.getLoc());
+    chooseGrid();
+    step.erase();
+    return success();
+  }
+
+private:
+  LogicalResult choosePhases();
+  void createKernel();
+  void bindOutputs();
+  void bindOutput(unsigned index, Value returned);
+  Value bufferOf(Value tensor);
+  Value viewAs(Location loc, Value buffer, Value tensor);
+  void createPhases();
+  TileOp createTile(FusedOp fused);
+  void createCopy(Location loc, Value source, Value target);
+  void createCommits();
+  void chooseGrid();
+
+  StepOp step;
+  const TargetFacts &target;
+  int64_t grid;
+  OpBuilder builder;
+  SmallVector<FusedOp> nodes;
+  SmallVector<unsigned> phases;
+  KernelOp kernel;
+  IRMapping buffers;
+  /// (value, output argument): the output is written beside the value's own buffer.
+  SmallVector<std::pair<Value, Value>> copies, commits;
+};
+} // namespace
+
+LogicalResult KernelBuilder::choosePhases() {
+  PhaseProblem problem;
+  problem.numNodes = nodes.size();
+  DenseMap<Operation *, unsigned> numberOf;
+  for (auto [number, node] : llvm::enumerate(nodes))
+    numberOf[node] = number;
+  SmallVector<SmallVector<unsigned>> readers(step.getNumArguments());
+  for (auto [number, node] : llvm::enumerate(nodes))
+    for (Value input : node.getInputs()) {
+      Value source = skipReshapes(input);
+      if (Operation *producer = source.getDefiningOp())
+        problem.dependences.emplace_back(numberOf.lookup(producer), number);
+      else
+        readers[cast<BlockArgument>(source).getArgNumber()].push_back(number);
+    }
+  for (auto [index, value] : llvm::enumerate(step.getBody().front().getTerminator()->getOperands())) {
+    std::optional<unsigned> updated = step.getUpdatedArg(index);
+    Operation *writer = skipReshapes(value).getDefiningOp();
+    if (!updated || !writer)
+      continue;
+    for (unsigned reader : readers[*updated])
+      problem.preferences.emplace_back(reader, numberOf.lookup(writer));
+  }
+  llvm::append_range(phases, schedulePhases(problem));
+  std::string fault = verifyPhases(problem, phases);
+  return fault.empty() ? success() : step.emitError() << "internal error in the phase schedule: " << fault;
+}
+
+void KernelBuilder::createKernel() {
+  SmallVector<Type> types;
+  SmallVector<Attribute> attributes;
+  for (unsigned i = 0, e = step.getNumArguments(); i < e; ++i) {
+    types.push_back(bufferType(step.getArgumentTypes()[i]));
+    attributes.push_back(step.getArgAttrDict(i));
+  }
+  for (unsigned i = 0, e = step.getNumResults(); i < e; ++i) {
+    types.push_back(bufferType(step.getResultTypes()[i]));
+    attributes.push_back(step.getResultAttrDict(i));
+  }
+  kernel = KernelOp::create(builder, step.getLoc(), step.getSymNameAttr(),
+                            TypeAttr::get(builder.getFunctionType(types, {})), builder.getArrayAttr(attributes),
+                            /*res_attrs=*/nullptr, builder.getI64IntegerAttr(1), builder.getI64IntegerAttr(1),
+                            builder.getI64IntegerAttr(target.threads), /*shared_bytes=*/nullptr,
+                            /*arena_bytes=*/nullptr);
+  Block &body = kernel.getBody().emplaceBlock();
+  for (auto [index, type] : llvm::enumerate(types))
+    body.addArgument(type, index < step.getNumArguments() ? step.getArgument(index).getLoc() : step.getLoc());
+  for (unsigned i = 0, e = step.getNumArguments(); i < e; ++i)
+    buffers.map(step.getArgument(i), body.getArgument(i));
+  builder.setInsertionPointToEnd(&body);
+}
+
+// A fused result that is returned lives in the output itself, unless it is a new state or already has a home.
+void KernelBuilder::bindOutputs() {
+  for (auto [index, returned] : llvm::enumerate(step.getBody().front().getTerminator()->getOperands()))
+    bindOutput(index, returned);
+}
+
+void KernelBuilder::bindOutput(unsigned index, Value returned) {
+  Value output = kernel.getArgument(step.getNumArguments() + index);
+  if (step.getResultRole(index) == Role::NewState) {
+    commits.emplace_back(returned, output);
+    return;
+  }
+  Value source = skipReshapes(returned);
+  if (!source.getDefiningOp() || buffers.contains(source)) {
+    copies.emplace_back(returned, output);
+    return;
+  }
+  buffers.map(source, viewAs(returned.getLoc(), output, source));
+}
+
+// A view of a contiguous buffer as the shape of `tensor`, going through one dimension.
+Value KernelBuilder::viewAs(Location loc, Value buffer, Value tensor) {
+  MemRefType wanted = bufferType(tensor.getType());
+  auto type = cast<MemRefType>(buffer.getType());
+  if (type == wanted)
+    return buffer;
+  if (type.getRank() > 1) {
+    ReassociationIndices all = llvm::to_vector(llvm::seq<int64_t>(0, type.getRank()));
+    buffer = memref::CollapseShapeOp::create(builder, loc, buffer, ArrayRef<ReassociationIndices>{all});
+  }
+  if (wanted.getRank() == 0)
+    return memref::CollapseShapeOp::create(builder, loc, wanted, buffer, ArrayRef<ReassociationIndices>{});
+  if (wanted.getRank() == 1 && type.getRank() != 0)
+    return buffer;
+  SmallVector<ReassociationIndices> groups;
+  if (cast<MemRefType>(buffer.getType()).getRank() == 1)
+    groups.push_back(llvm::to_vector(llvm::seq<int64_t>(0, wanted.getRank())));
+  return memref::ExpandShapeOp::create(builder, loc, wanted, buffer, groups);
+}
+
+Value KernelBuilder::bufferOf(Value tensor) {
+  if (Value known = buffers.lookupOrNull(tensor))
+    return known;
+  Value source = skipReshapes(tensor);
+  if (source != tensor)
+    return viewAs(tensor.getLoc(), bufferOf(source), tensor);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(&kernel.getBody().front());
+  Value buffer = BufferOp::create(builder, tensor.getLoc(), bufferType(tensor.getType()), /*offset=*/nullptr);
+  buffers.map(tensor, buffer);
+  return buffer;
+}
+
+TileOp KernelBuilder::createTile(FusedOp fused) {
+  SmallVector<Value> inputs, outputs;
+  OpBuilder::InsertPoint inside = builder.saveInsertionPoint();
+  builder.setInsertionPoint(inside.getBlock()->getParentOp());
+  for (Value input : fused.getInputs())
+    inputs.push_back(bufferOf(input));
+  for (Value result : fused.getResults())
+    outputs.push_back(bufferOf(result));
+  builder.restoreInsertionPoint(inside);
+  FusedRegion parts = FusedRegion::get(fused.getBody());
+  SmallVector<int64_t> sizes = chooseTileSizes(parts, target);
+  auto tile = TileOp::create(builder, fused.getLoc(), inputs, outputs, sizes);
+  tile.getBody().takeBody(fused.getBody());
+  return tile;
+}
+
+void KernelBuilder::createPhases() {
+  unsigned numPhases = 0;
+  for (unsigned phase : phases)
+    numPhases = std::max(numPhases, phase + 1);
+  for (unsigned phase = 0; phase < numPhases; ++phase) {
+    auto op = PhaseOp::create(builder, step.getLoc());
+    Block &body = op.getBody().emplaceBlock();
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToEnd(&body);
+    int64_t firstCta = 0;
+    for (auto [number, node] : llvm::enumerate(nodes)) {
+      if (phases[number] != phase)
+        continue;
+      TileOp tile = createTile(node);
+      tile.setFirstCta(firstCta);
+      firstCta += countTiles(FusedRegion::get(tile.getBody()).parallelShape, tile.getSizes());
+    }
+  }
+}
+
+void KernelBuilder::createCopy(Location loc, Value source, Value destination) {
+  auto type = cast<MemRefType>(source.getType());
+  auto tile = TileOp::create(builder, loc, source, destination,
+                             chooseElementTile(type.getShape(), target.threads * 4));
+  Block &body = tile.getBody().emplaceBlock();
+  Value argument = body.addArgument(RankedTensorType::get(type.getShape(), type.getElementType()), loc);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToEnd(&body);
+  YieldOp::create(builder, loc, argument);
+}
+
+// Outputs that share a value with another one are copied in a phase after all others.
+void KernelBuilder::createCommits() {
+  SmallVector<std::pair<Value, Value>> sources;
+  for (auto [value, output] : copies)
+    sources.emplace_back(bufferOf(value), output);
+  if (!sources.empty()) {
+    auto op = PhaseOp::create(builder, step.getLoc());
+    Block &body = op.getBody().emplaceBlock();
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToEnd(&body);
+    for (auto [source, output] : sources)
+      createCopy(step.getLoc(), source, output);
+  }
+  for (auto [value, output] : commits)
+    CommitOp::create(builder, value.getLoc(), bufferOf(value), output);
+}
+
+// As many CTAs as the busiest phase has tiles, up to the machine's; a grid that fits one cluster is one.
+void KernelBuilder::chooseGrid() {
+  int64_t most = 1;
+  kernel.walk([&](PhaseOp phase) {
+    int64_t tiles = 0;
+    for (auto tile : phase.getBody().front().getOps<TileOp>())
+      tiles += countTiles(FusedRegion::get(tile.getBody()).parallelShape, tile.getSizes());
+    most = std::max(most, tiles);
+  });
+  if (grid <= 0)
+    grid = std::min(most, target.processors);
+  bool fitsCluster = grid > 1 && grid <= target.maxCluster;
+  if (fitsCluster)
+    grid = llvm::PowerOf2Ceil(grid);
+  kernel.setGrid(grid);
+  kernel.setCluster(fitsCluster ? grid : 1);
+  kernel.walk([&](TileOp tile) { tile.setFirstCta(tile.getFirstCta() % grid); });
+}
+
+LogicalResult mlir::megakernel::buildKernel(StepOp step, const TargetFacts &target, int64_t grid) {
+  return KernelBuilder(step, target, grid).run();
+}

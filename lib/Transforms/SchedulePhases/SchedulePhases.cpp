@@ -1,0 +1,32 @@
+//===- SchedulePhases.cpp - from a fused step to phases -------------------===//
+
+#include "lib/Transforms/SchedulePhases/SchedulePhases.h"
+
+#include "lib/Transforms/SchedulePhases/KernelBuilder.h"
+#include "lib/Scheduling/TargetTable.h"
+
+namespace mlir::megakernel {
+#define GEN_PASS_DEF_TKSCHEDULEPHASES
+#include "lib/Transforms/SchedulePhases/SchedulePhases.h.inc"
+} // namespace mlir::megakernel
+
+using namespace mlir;
+using namespace mlir::megakernel;
+
+namespace {
+struct SchedulePhasesPass : public megakernel::impl::TkSchedulePhasesBase<SchedulePhasesPass> {
+  using TkSchedulePhasesBase::TkSchedulePhasesBase;
+
+  void runOnOperation() override {
+    std::optional<trainkernel::TargetFacts> facts = trainkernel::findTarget(target);
+    if (!facts) {
+      getOperation().emitError() << "unknown target '" << target << "', expected one of "
+                                 << trainkernel::listTargets();
+      return signalPassFailure();
+    }
+    for (auto step : llvm::make_early_inc_range(getOperation().getOps<StepOp>()))
+      if (failed(buildKernel(step, *facts, grid)))
+        return signalPassFailure();
+  }
+};
+} // namespace

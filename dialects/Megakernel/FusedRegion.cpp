@@ -89,6 +89,18 @@ FusedRegion FusedRegion::get(Region &region) {
   return parts;
 }
 
+static bool isFloatOfAtMost32Bits(Type type) {
+  auto floatType = dyn_cast<FloatType>(getElementTypeOrSelf(type));
+  return floatType && floatType.getWidth() <= 32;
+}
+
 bool FusedRegion::isContraction() {
-  return reduction && linalg::isaContractionOpInterface(cast<linalg::LinalgOp>(reduction.getOperation()));
+  if (!reduction)
+    return false;
+  auto op = cast<linalg::LinalgOp>(reduction.getOperation());
+  if (!linalg::isaContractionOpInterface(op) || !llvm::all_of(reduction.getInputs().getTypes(), isFloatOfAtMost32Bits) ||
+      !getElementTypeOrSelf(reduction.getResult(0).getType()).isF32())
+    return false;
+  FailureOr<linalg::ContractionDimensions> dims = linalg::inferContractionDims(op);
+  return succeeded(dims) && !dims->m.empty() && !dims->n.empty() && !dims->k.empty();
 }

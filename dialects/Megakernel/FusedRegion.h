@@ -28,7 +28,8 @@ struct FusedRegion {
 
   /// Takes a region apart. The region must be verified.
   static FusedRegion get(Region &region);
-  /// True where the reduction multiplies two operands and sums.
+  /// True where the reduction is a matrix product (batched or not) of floats that accumulates in f32. Products with a
+  /// vector are ordinary reductions.
   bool isContraction();
 };
 

@@ -7,6 +7,7 @@
 #include "lib/Pipelines/Pipelines.h"
 
 #include "dialects/Megakernel/MegakernelDialect.h"
+#include "lib/Conversion/MegakernelToGPU/MegakernelToGPU.h"
 #include "lib/Transforms/CheckSchedule/CheckSchedule.h"
 #include "lib/Transforms/CommitState/CommitState.h"
 #include "lib/Transforms/ImportLinalg/ImportLinalg.h"

@@ -4,6 +4,7 @@
 
 #include "dialects/Megakernel/MegakernelDialect.h"
 #include "lib/Pipelines/Pipelines.h"
+#include "lib/Conversion/MegakernelToGPU/MegakernelToGPU.h"
 #include "lib/Transforms/CheckSchedule/CheckSchedule.h"
 #include "lib/Transforms/CommitState/CommitState.h"
 #include "lib/Transforms/ImportLinalg/ImportLinalg.h"
@@ -34,5 +35,6 @@ void mlir::megakernel::registerPasses() {
   registerInsertBarriersPasses();
   registerPlanBuffersPasses();
   registerCheckSchedulePasses();
+  registerMegakernelToGPUPasses();
   registerPipelines();
 }

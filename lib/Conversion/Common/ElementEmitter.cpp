@@ -1,0 +1,329 @@
+//===- ElementEmitter.cpp - code for one element of a fused region --------===//
+
+#include "lib/Conversion/Common/ElementEmitter.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/IRMapping.h"
+
+using namespace mlir;
+using namespace mlir::megakernel;
+using linalg::GenericOp;
+
+static bool allUniform(ArrayRef<LaneIndex> indices) {
+  return llvm::all_of(indices, [](const LaneIndex &index) { return index.isUniform(); });
+}
+
+Value ElementEmitter::splat(Location loc, Value value) {
+  if (lanes == 1 || isa<VectorType>(value.getType()))
+    return value;
+  return vector::BroadcastOp::create(builder, loc, VectorType::get(lanes, value.getType()), value);
+}
+
+Value ElementEmitter::emit(Value tensor, ArrayRef<LaneIndex> indices) {
+  if (Value value = bound.lookup(tensor))
+    return splat(tensor.getLoc(), value);
+  Key key{tensor, {}};
+  for (const LaneIndex &index : indices)
+    key.second.emplace_back(index.base, index.stride);
+  for (auto &[known, value] : emitted)
+    if (known == key)
+      return value;
+  Value value = emitUncached(tensor, indices);
+  if (!value)
+    return nullptr;
+  value = splat(tensor.getLoc(), value);
+  emitted.emplace_back(key, value);
+  return value;
+}
+
+Value ElementEmitter::emitUncached(Value tensor, ArrayRef<LaneIndex> indices) {
+  if (auto argument = dyn_cast<BlockArgument>(tensor))
+    return load(tile.getLoc(), tile.getInputs()[argument.getArgNumber()], indices);
+  Operation *op = tensor.getDefiningOp();
+  if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
+    auto elements = dyn_cast<SplatElementsAttr>(constant.getValue());
+    if (!elements) {
+      op->emitError("a constant tensor of unequal elements is not supported, pass it as an argument of the step");
+      return nullptr;
+    }
+    return arith::ConstantOp::create(builder, op->getLoc(), cast<TypedAttr>(elements.getSplatValue<Attribute>()));
+  }
+  if (auto generic = dyn_cast<GenericOp>(op))
+    return emitGeneric(generic, cast<OpResult>(tensor), indices);
+  if (isa<tensor::EmptyOp>(op)) {
+    Type type = cast<RankedTensorType>(tensor.getType()).getElementType();
+    return arith::ConstantOp::create(builder, op->getLoc(), builder.getZeroAttr(type));
+  }
+  return emitView(op, indices);
+}
+
+//===----------------------------------------------------------------------===//
+// Bodies
+//===----------------------------------------------------------------------===//
+
+Value ElementEmitter::emitGeneric(GenericOp op, OpResult result, ArrayRef<LaneIndex> indices) {
+  AffineMap map = op.getMatchingIndexingMap(op.getDpsInitOperand(result.getResultNumber()));
+  if (!map.isPermutation()) {
+    op.emitError("an op that neither is a reduction nor writes each element once is not supported here");
+    return nullptr;
+  }
+  SmallVector<LaneIndex> loops(indices.size());
+  for (auto [expr, index] : llvm::zip(map.getResults(), indices))
+    loops[cast<AffineDimExpr>(expr).getPosition()] = index;
+  return emitBody(op, loops, /*accumulator=*/nullptr, result.getResultNumber());
+}
+
+Value ElementEmitter::emitBody(GenericOp op, ArrayRef<LaneIndex> loops, Value accumulator, unsigned resultNumber) {
+  IndexMath math(builder, op.getLoc());
+  Block &body = op.getRegion().front();
+  IRMapping mapping;
+  for (OpOperand &operand : op->getOpOperands()) {
+    BlockArgument argument = op.getMatchingBlockArgument(&operand);
+    if (argument.use_empty())
+      continue;
+    if (accumulator && op.isDpsInit(&operand)) {
+      mapping.map(argument, accumulator);
+      continue;
+    }
+    if (!isa<RankedTensorType>(operand.get().getType())) {
+      mapping.map(argument, operand.get());
+      continue;
+    }
+    SmallVector<LaneIndex> indices;
+    bool isEvenlySpaced = true;
+    for (AffineExpr expr : op.getMatchingIndexingMap(&operand).getResults()) {
+      std::optional<LaneIndex> index = evaluate(math, expr, loops);
+      isEvenlySpaced &= index.has_value();
+      indices.push_back(index.value_or(LaneIndex{}));
+    }
+    if (!isEvenlySpaced) {
+      op.emitError("an indexing map that is not affine in the lanes is not supported");
+      return nullptr;
+    }
+    Value element = emit(operand.get(), indices);
+    if (!element)
+      return nullptr;
+    mapping.map(argument, element);
+  }
+  for (Operation &inner : body.without_terminator()) {
+    if (auto index = dyn_cast<linalg::IndexOp>(inner)) {
+      const LaneIndex &loop = loops[index.getDim()];
+      Value value = loop.base;
+      if (lanes > 1 && !loop.isUniform()) {
+        SmallVector<Value> perLane;
+        for (int64_t lane = 0; lane < lanes; ++lane)
+          perLane.push_back(math.add(loop.base, lane * loop.stride));
+        value = vector::FromElementsOp::create(builder, inner.getLoc(),
+                                               VectorType::get(lanes, builder.getIndexType()), perLane);
+      }
+      mapping.map(index.getResult(), value);
+      continue;
+    }
+    if (!cloneOp(inner, mapping))
+      return nullptr;
+  }
+  Value yielded = mapping.lookupOrDefault(body.getTerminator()->getOperand(resultNumber));
+  // A constant from outside of the body is still the region's own.
+  if (Operation *constant = yielded.getDefiningOp(); constant && constant->getParentOp() == tile)
+    yielded = builder.clone(*constant)->getResult(0);
+  return splat(op.getLoc(), yielded);
+}
+
+// Clones a scalar op of a body; with lanes, the op of the same name on vectors.
+Value ElementEmitter::cloneOp(Operation &op, IRMapping &mapping) {
+  if (op.hasTrait<OpTrait::ConstantLike>()) {
+    mapping.map(op.getResult(0), builder.clone(op)->getResult(0));
+    return mapping.lookup(op.getResult(0));
+  }
+  if (op.getNumRegions() != 0 || (lanes > 1 && !OpTrait::hasElementwiseMappableTraits(&op))) {
+    op.emitError() << "'" << op.getName() << "' in the body of a linalg op is not supported";
+    return nullptr;
+  }
+  SmallVector<Value> operands;
+  bool anyVector = false;
+  for (Value operand : op.getOperands()) {
+    Value value = mapping.lookupOrDefault(operand);
+    if (value == operand) {
+      // A constant outside of the body, or an operand of the region that is a scalar.
+      Operation *constant = operand.getDefiningOp();
+      if (constant && constant->hasTrait<OpTrait::ConstantLike>())
+        value = builder.clone(*constant)->getResult(0);
+      mapping.map(operand, value);
+    }
+    anyVector |= isa<VectorType>(value.getType());
+    operands.push_back(value);
+  }
+  SmallVector<Type> types(op.getResultTypes());
+  if (anyVector)
+    for (auto [index, operand] : llvm::enumerate(operands))
+      operands[index] = splat(op.getLoc(), operand);
+  if (anyVector)
+    for (Type &type : types)
+      type = VectorType::get(lanes, type);
+  OperationState state(op.getLoc(), op.getName(), operands, types, op.getAttrs());
+  state.propertiesAttr = op.getPropertiesAsAttribute();
+  Operation *clone = builder.create(state);
+  mapping.map(op.getResults(), clone->getResults());
+  return clone->getResult(0);
+}
+
+//===----------------------------------------------------------------------===//
+// Views
+//===----------------------------------------------------------------------===//
+
+// Row-major position of a group of coordinates.
+static LaneIndex linearize(const IndexMath &math, ArrayRef<LaneIndex> indices, ArrayRef<int64_t> extents) {
+  LaneIndex linear{math.constant(0), 0, int64_t(1) << 20};
+  for (auto [index, extent] : llvm::zip(indices, extents)) {
+    linear.base = math.add(math.mul(linear.base, extent), index.base);
+    linear.stride = linear.stride * extent + index.stride;
+    linear.divisor = std::gcd(linear.divisor * extent, index.divisor);
+  }
+  return linear;
+}
+
+// The inverse, where the lanes stay within the innermost extent.
+static std::optional<SmallVector<LaneIndex>> delinearize(const IndexMath &math, const LaneIndex &linear,
+                                                         ArrayRef<int64_t> extents, int64_t lanes) {
+  int64_t inner = extents.empty() ? 1 : extents.back();
+  bool staysInside = linear.isUniform() || (linear.stride == 1 && linear.divisor % lanes == 0 && inner % lanes == 0);
+  if (!staysInside)
+    return std::nullopt;
+  SmallVector<LaneIndex> indices;
+  for (Value coordinate : math.delinearize(linear.base, extents))
+    indices.push_back({coordinate, 0, 1});
+  if (!indices.empty())
+    indices.back() = {indices.back().base, linear.stride, std::gcd(linear.divisor, inner)};
+  return indices;
+}
+
+std::optional<SmallVector<LaneIndex>> ElementEmitter::sourceIndices(Operation *view, ArrayRef<LaneIndex> indices) {
+  IndexMath math(builder, view->getLoc());
+  if (auto expand = dyn_cast<tensor::ExpandShapeOp>(view)) {
+    SmallVector<LaneIndex> source;
+    for (ReassociationIndices group : expand.getReassociationIndices())
+      source.push_back(linearize(math, indices.slice(group.front(), group.size()),
+                                 expand.getResultType().getShape().slice(group.front(), group.size())));
+    return source;
+  }
+  if (auto collapse = dyn_cast<tensor::CollapseShapeOp>(view)) {
+    SmallVector<LaneIndex> source;
+    ArrayRef<int64_t> shape = collapse.getSrcType().getShape();
+    if (collapse.getReassociationIndices().empty())
+      return SmallVector<LaneIndex>(shape.size(), LaneIndex{math.constant(0)});
+    for (auto [index, group] : llvm::zip(indices, collapse.getReassociationIndices())) {
+      auto part = delinearize(math, index, shape.slice(group.front(), group.size()), lanes);
+      if (!part)
+        return std::nullopt;
+      llvm::append_range(source, *part);
+    }
+    return source;
+  }
+  auto slice = cast<tensor::ExtractSliceOp>(view);
+  SmallVector<LaneIndex> source;
+  llvm::SmallBitVector dropped = slice.getDroppedDims();
+  size_t next = 0;
+  for (size_t i = 0; i < dropped.size(); ++i) {
+    int64_t offset = slice.getStaticOffset(i), step = slice.getStaticStride(i);
+    LaneIndex index = dropped.test(i) ? LaneIndex{math.constant(0)} : indices[next++];
+    source.push_back({math.add(math.mul(index.base, step), offset), index.stride * step,
+                      offset == 0 ? index.divisor * step : std::gcd(index.divisor * step, offset)});
+  }
+  return source;
+}
+
+Value ElementEmitter::emitView(Operation *op, ArrayRef<LaneIndex> indices) {
+  std::optional<SmallVector<LaneIndex>> source = sourceIndices(op, indices);
+  return source ? emit(op->getOperand(0), *source) : emitPerLane(op->getResult(0), indices);
+}
+
+// Where lanes do not stay together: each lane on its own.
+Value ElementEmitter::emitPerLane(Value tensor, ArrayRef<LaneIndex> indices) {
+  IndexMath math(builder, tensor.getLoc());
+  SmallVector<Value> elements;
+  for (int64_t lane = 0; lane < lanes; ++lane) {
+    ElementEmitter scalar(builder, tile, 1);
+    SmallVector<LaneIndex> own;
+    for (const LaneIndex &index : indices)
+      own.push_back({math.add(index.base, lane * index.stride), 0, 1});
+    Value element = scalar.emit(tensor, own);
+    if (!element)
+      return nullptr;
+    elements.push_back(element);
+  }
+  return vector::FromElementsOp::create(builder, tensor.getLoc(), VectorType::get(lanes, elements[0].getType()),
+                                        elements);
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+// True where the lanes are neighbours in memory: only the last coordinate moves, by one element.
+static bool isContiguous(ArrayRef<LaneIndex> indices) {
+  return !indices.empty() && allUniform(indices.drop_back()) && indices.back().stride == 1;
+}
+
+// Bytes that the address is known to be a multiple of.
+static llvm::MaybeAlign alignmentOf(MemRefType type, ArrayRef<LaneIndex> indices, int64_t lanes) {
+  int64_t row = type.getRank() > 1 ? type.getShape().back() : lanes;
+  // A padded row has its stride, not its extent.
+  SmallVector<int64_t> strides;
+  int64_t offset = 0;
+  if (succeeded(type.getStridesAndOffset(strides, offset)) && strides.size() > 1)
+    row = strides[strides.size() - 2];
+  int64_t elements = std::gcd(std::gcd(indices.back().divisor, row), int64_t(1) << 20);
+  int64_t bytes = llvm::bit_floor<uint64_t>(elements & -elements) * type.getElementTypeBitWidth() / 8;
+  return llvm::MaybeAlign(std::clamp<int64_t>(bytes, type.getElementTypeBitWidth() / 8, 16));
+}
+
+static SmallVector<Value> basesOf(ArrayRef<LaneIndex> indices) {
+  SmallVector<Value> bases;
+  for (const LaneIndex &index : indices)
+    bases.push_back(index.base);
+  return bases;
+}
+
+static SmallVector<Value> laneOf(const IndexMath &math, ArrayRef<LaneIndex> indices, int64_t lane) {
+  SmallVector<Value> own;
+  for (const LaneIndex &index : indices)
+    own.push_back(math.add(index.base, lane * index.stride));
+  return own;
+}
+
+Value ElementEmitter::load(Location loc, Value buffer, ArrayRef<LaneIndex> indices) {
+  if (lanes == 1 || allUniform(indices))
+    return memref::LoadOp::create(builder, loc, buffer, basesOf(indices));
+  auto type = cast<MemRefType>(buffer.getType());
+  VectorType vectorType = VectorType::get(lanes, type.getElementType());
+  bool isByteSized = type.getElementTypeBitWidth() >= 8;
+  if (isContiguous(indices) && isByteSized)
+    return vector::LoadOp::create(builder, loc, vectorType, buffer, basesOf(indices), /*nontemporal=*/false,
+                                  alignmentOf(type, indices, lanes));
+  IndexMath math(builder, loc);
+  SmallVector<Value> elements;
+  for (int64_t lane = 0; lane < lanes; ++lane)
+    elements.push_back(memref::LoadOp::create(builder, loc, buffer, laneOf(math, indices, lane)));
+  return vector::FromElementsOp::create(builder, loc, vectorType, elements);
+}
+
+void ElementEmitter::store(Location loc, Value value, Value buffer, ArrayRef<LaneIndex> indices) {
+  if (lanes == 1) {
+    memref::StoreOp::create(builder, loc, value, buffer, basesOf(indices));
+    return;
+  }
+  value = splat(loc, value);
+  auto type = cast<MemRefType>(buffer.getType());
+  if (isContiguous(indices) && type.getElementTypeBitWidth() >= 8) {
+    vector::StoreOp::create(builder, loc, value, buffer, basesOf(indices), /*nontemporal=*/false,
+                            alignmentOf(type, indices, lanes));
+    return;
+  }
+  IndexMath math(builder, loc);
+  for (int64_t lane = 0; lane < lanes; ++lane)
+    memref::StoreOp::create(builder, loc, vector::ExtractOp::create(builder, loc, value, lane), buffer,
+                            laneOf(math, indices, lane));
+}

@@ -1,0 +1,62 @@
+//===- ElementEmitter.h - code for one element of a fused region -*- C++ -*-===//
+//
+// A fused region is evaluated from its results backwards: an element of a tensor is a load where the tensor is a
+// region argument, the body of the op that defines it where it is computed, and the same element of another tensor
+// at other coordinates where it is a view. Transposes, broadcasts and reshapes therefore cost index arithmetic and
+// no memory. The same walk produces a vector of elements where one coordinate runs over lanes.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TRAINKERNEL_LIB_CONVERSION_COMMON_ELEMENTEMITTER_H
+#define TRAINKERNEL_LIB_CONVERSION_COMMON_ELEMENTEMITTER_H
+
+#include "dialects/Megakernel/MegakernelDialect.h"
+#include "lib/Conversion/Common/IndexMath.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+
+namespace mlir::megakernel {
+
+/// Emits straight-line code at the builder's insertion point. What was emitted is reused within one emitter, so an
+/// emitter must not outlive the block that it emits into.
+class ElementEmitter {
+public:
+  ElementEmitter(OpBuilder &builder, TileOp tile, int64_t lanes) : builder(builder), tile(tile), lanes(lanes) {}
+
+  /// Uses `value` for the element of `tensor` that is being computed (a reduction's result). It has one element,
+  /// or one per lane.
+  void bind(Value tensor, Value value) { bound[tensor] = value; }
+
+  /// The elements of `tensor` at `indices`: a scalar with one lane, else a vector. Null after reporting an error.
+  Value emit(Value tensor, ArrayRef<LaneIndex> indices);
+
+  /// The value that the body of `op` yields for result `result` at the loop indices, with `accumulator` as the
+  /// output element. Null after reporting an error.
+  Value emitBody(linalg::GenericOp op, ArrayRef<LaneIndex> loops, Value accumulator, unsigned result = 0);
+
+  /// Writes `value` (one element, or one per lane) to `buffer`.
+  void store(Location loc, Value value, Value buffer, ArrayRef<LaneIndex> indices);
+
+  /// A scalar repeated in every lane; a vector as it is.
+  Value splat(Location loc, Value value);
+
+private:
+  using Key = std::pair<Value, SmallVector<std::pair<Value, int64_t>>>;
+
+  Value emitUncached(Value tensor, ArrayRef<LaneIndex> indices);
+  Value emitGeneric(linalg::GenericOp op, OpResult result, ArrayRef<LaneIndex> indices);
+  Value emitView(Operation *op, ArrayRef<LaneIndex> indices);
+  Value emitPerLane(Value tensor, ArrayRef<LaneIndex> indices);
+  Value load(Location loc, Value buffer, ArrayRef<LaneIndex> indices);
+  Value cloneOp(Operation &op, IRMapping &mapping);
+  std::optional<SmallVector<LaneIndex>> sourceIndices(Operation *view, ArrayRef<LaneIndex> indices);
+
+  OpBuilder &builder;
+  TileOp tile;
+  int64_t lanes;
+  DenseMap<Value, Value> bound;
+  SmallVector<std::pair<Key, Value>> emitted;
+};
+
+} // namespace mlir::megakernel
+
+#endif

@@ -1,0 +1,67 @@
+//===- Barrier.cpp - barriers by scope ------------------------------------===//
+
+#include "lib/Conversion/MegakernelToGPU/CtaContext.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+using namespace mlir::megakernel;
+
+// The first thread of each CTA adds to one counter and waits until its sign flips. CTA 0 adds 2^31 - (n - 1) and
+// the others 1, so a full round adds 2^31 and the counter needs no reset, neither in a launch nor between launches.
+// Inline PTX because a release on llvm.atomicrmw does not survive to PTX (measured with LLVM 22).
+static constexpr llvm::StringLiteral gridBarrier = R"({
+  .reg .pred waiting;
+  .reg .b32 before, now;
+  atom.add.release.gpu.global.u32 before, [$0], $1;
+GRID_WAIT_${:uid}:
+  ld.acquire.gpu.global.u32 now, [$0];
+  xor.b32 now, now, before;
+  setp.ge.s32 waiting, now, 0;
+  @waiting bra GRID_WAIT_${:uid};
+})";
+
+static void emitGridBarrier(const CtaContext &context, Location loc) {
+  OpBuilder &builder = context.builder;
+  IndexMath math = context.math(loc);
+  context.barrier(loc);
+  Value zero = math.constant(0);
+  Value isFirst = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, context.thread, zero);
+  auto branch = scf::IfOp::create(builder, loc, isFirst, /*withElseRegion=*/false);
+  {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(branch.thenBlock());
+    Value address = memref::ExtractAlignedPointerAsIndexOp::create(builder, loc, context.workspace);
+    Value pointer = arith::IndexCastUIOp::create(builder, loc, builder.getI64Type(), address);
+    auto constant = [&](int64_t value) -> Value {
+      return arith::ConstantOp::create(builder, loc, builder.getI32IntegerAttr(static_cast<int32_t>(value)));
+    };
+    Value isCta0 = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, context.cta, zero);
+    Value amount = arith::SelectOp::create(builder, loc, isCta0, constant((int64_t(1) << 31) - (context.grid - 1)),
+                                           constant(1));
+    LLVM::InlineAsmOp::create(builder, loc, TypeRange(), ValueRange{pointer, amount}, gridBarrier, "l,r,~{memory}",
+                              /*has_side_effects=*/true, /*is_align_stack=*/false,
+                              LLVM::tailcallkind::TailCallKind::None,
+                              LLVM::AsmDialectAttr::get(builder.getContext(), LLVM::AsmDialect::AD_ATT),
+                              /*operand_attrs=*/ArrayAttr());
+  }
+  context.barrier(loc);
+}
+
+void mlir::megakernel::emitBarrier(const CtaContext &context, BarrierOp barrier) {
+  Location loc = barrier.getLoc();
+  switch (barrier.getScope()) {
+  case Scope::Cta:
+    return context.barrier(loc);
+  case Scope::Cluster:
+    NVVM::ClusterArriveOp::create(context.builder, loc, /*aligned=*/context.builder.getUnitAttr());
+    NVVM::ClusterWaitOp::create(context.builder, loc, /*aligned=*/context.builder.getUnitAttr());
+    return;
+  case Scope::Grid:
+    return emitGridBarrier(context, loc);
+  }
+}

@@ -1,0 +1,153 @@
+//===- Contraction.cpp - matrix products on a CTA -------------------------===//
+
+#include "lib/Conversion/MegakernelToGPU/Contraction.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/Matchers.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace mlir::megakernel;
+
+static bool readsLoop(linalg::GenericOp op, OpOperand *operand, unsigned loop) {
+  return op.getMatchingIndexingMap(operand).isFunctionOfDim(loop);
+}
+
+static bool isMatrixUnitType(Type type) { return type.isBF16() || type.isF16(); }
+
+ContractionPlan::ContractionPlan(const TileDomain &domain) : op(domain.region.reduction), loops([&] {
+  FusedRegion region = domain.region;
+  return ContractionLoops(region);
+}()) {
+  mLoop = loops.m.back();
+  nLoop = loops.n.back();
+  kLoop = loops.k.back();
+  extents = op.getStaticLoopRanges();
+  tileSizes.assign(extents.size(), 1);
+  for (auto [loop, size] : llvm::zip(domain.region.parallelLoops, domain.sizes))
+    tileSizes[loop] = size;
+  for (auto [loop, size] : llvm::zip(domain.region.reductionLoops, domain.reductionSizes)) {
+    tileSizes[loop] = size;
+    chunkCounts.push_back(llvm::divideCeil(extents[loop], size));
+    numChunks *= chunkCounts.back();
+  }
+  aOperand = op.getDpsInputOperand(0);
+  bOperand = op.getDpsInputOperand(1);
+  if (!readsLoop(op, aOperand, mLoop))
+    std::swap(aOperand, bOperand);
+  Type aType = getElementTypeOrSelf(aOperand->get().getType()), bType = getElementTypeOrSelf(bOperand->get().getType());
+  onMatrixUnit = aType == bType && isMatrixUnitType(aType);
+  auto place = [&](OpOperand *operand, unsigned loop, int64_t byteOffset) {
+    // ldmatrix reads either order, so the order of global memory is kept; threads read rows of m or n.
+    bool kInner = onMatrixUnit && contiguousLoop(op, operand) == kLoop;
+    unsigned inner = kInner ? kLoop : loop, outer = kInner ? loop : kLoop;
+    Type element = onMatrixUnit ? aType : Type(Float32Type::get(op.getContext()));
+    // 16 bytes more per row put the rows that a warp reads together into different banks.
+    int64_t padding = 128 / element.getIntOrFloatBitWidth();
+    return SharedTile{outer, inner, tileSizes[outer], tileSizes[inner], tileSizes[inner] + padding, element, byteOffset};
+  };
+  a = place(aOperand, mLoop, 0);
+  b = place(bOperand, nLoop, llvm::alignTo(a.bytes(), 16));
+}
+
+namespace {
+class ContractionEmitter {
+public:
+  ContractionEmitter(const CtaContext &context, TileDomain &domain)
+      : context(context), domain(domain), plan(domain), builder(context.builder), loc(plan.op->getLoc()),
+        math(builder, loc),
+        unit(plan.onMatrixUnit ? createMatrixUnit(context, plan) : createThreadFma(context, plan)) {}
+
+  LogicalResult run() {
+    std::string fault = unit->check();
+    if (!fault.empty())
+      return domain.tile->emitError() << "tile sizes do not fit: " << fault;
+    aMemory = context.sharedView(loc, {plan.a.outer, plan.a.pitch}, plan.a.element, plan.a.byteOffset);
+    bMemory = context.sharedView(loc, {plan.b.outer, plan.b.pitch}, plan.b.element, plan.b.byteOffset);
+    return context.forEachTile(domain, [&](ArrayRef<LaneIndex> origin) -> LogicalResult {
+      FailureOr<SmallVector<Value>> accumulators = multiplyChunks(origin);
+      return failed(accumulators) ? failure() : finish(origin, *accumulators);
+    });
+  }
+
+private:
+  FailureOr<SmallVector<Value>> multiplyChunks(ArrayRef<LaneIndex> origin) {
+    SmallVector<Value> initial = unit->initialAccumulators();
+    if (plan.numChunks == 1)
+      return multiplyChunk(origin, math.constant(0), initial);
+    auto loop = scf::ForOp::create(builder, loc, math.constant(0), math.constant(plan.numChunks), math.constant(1),
+                                   initial);
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(loop.getBody());
+    FailureOr<SmallVector<Value>> next = multiplyChunk(origin, loop.getInductionVar(), loop.getRegionIterArgs());
+    if (failed(next))
+      return failure();
+    scf::YieldOp::create(builder, loc, *next);
+    return SmallVector<Value>(loop.getResults());
+  }
+
+  FailureOr<SmallVector<Value>> multiplyChunk(ArrayRef<LaneIndex> origin, Value chunk, ValueRange accumulators) {
+    SmallVector<LaneIndex> base(plan.extents.size());
+    for (auto [loop, start] : llvm::zip(domain.region.parallelLoops, origin))
+      base[loop] = start;
+    SmallVector<Value> chunkAt = math.delinearize(chunk, plan.chunkCounts);
+    for (auto [loop, coordinate] : llvm::zip(domain.region.reductionLoops, chunkAt))
+      base[loop] = {math.mul(coordinate, plan.sizeOf(loop)), 0, plan.sizeOf(loop)};
+    if (failed(stage(context, domain, plan, plan.aOperand, plan.a, aMemory, base)) ||
+        failed(stage(context, domain, plan, plan.bOperand, plan.b, bMemory, base)))
+      return failure();
+    context.barrier(loc);
+    SmallVector<Value> next = unit->multiply(aMemory, bMemory, accumulators);
+    context.barrier(loc);
+    return next;
+  }
+
+  LogicalResult finish(ArrayRef<LaneIndex> origin, ValueRange accumulators) {
+    int64_t lanes = unit->lanes();
+    return unit->forEachResult(accumulators, [&](Value m, Value n, Value values) {
+      SmallVector<LaneIndex> indices;
+      for (auto [loop, start] : llvm::zip(domain.region.parallelLoops, origin)) {
+        if (loop == plan.mLoop)
+          indices.push_back({math.add(start.base, m), 0, 1});
+        else if (loop == plan.nLoop)
+          indices.push_back({math.add(start.base, n), lanes > 1 ? 1 : 0, std::gcd(lanes, start.divisor)});
+        else
+          indices.push_back(start);
+      }
+      return context.when(loc, domain.inBounds(math, indices), [&] { return finishElements(indices, values); });
+    });
+  }
+
+  LogicalResult finishElements(ArrayRef<LaneIndex> indices, Value values) {
+    ElementEmitter emitter(builder, domain.tile, unit->lanes());
+    Value init = emitter.emit(plan.op.getDpsInits()[0], indices);
+    if (!init)
+      return failure();
+    // Adding the usual zero would cost an instruction per element and change nothing but the sign of a zero.
+    if (!isZero(init))
+      values = arith::AddFOp::create(builder, loc, init, values);
+    emitter.bind(plan.op->getResult(0), values);
+    return emitResults(emitter, domain, indices);
+  }
+
+  static bool isZero(Value value) {
+    if (auto broadcast = value.getDefiningOp<vector::BroadcastOp>())
+      value = broadcast.getSource();
+    return matchPattern(value, m_AnyZeroFloat());
+  }
+
+  const CtaContext &context;
+  TileDomain &domain;
+  ContractionPlan plan;
+  OpBuilder &builder;
+  Location loc;
+  IndexMath math;
+  std::unique_ptr<MultiplyUnit> unit;
+  Value aMemory, bMemory;
+};
+} // namespace
+
+LogicalResult mlir::megakernel::emitContraction(const CtaContext &context, TileDomain &domain) {
+  return ContractionEmitter(context, domain).run();
+}

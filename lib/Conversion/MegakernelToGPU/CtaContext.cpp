@@ -1,0 +1,68 @@
+//===- CtaContext.cpp - what code of one CTA needs to know ----------------===//
+
+#include "lib/Conversion/MegakernelToGPU/CtaContext.h"
+
+#include "lib/Conversion/MegakernelToGPU/Contraction.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+using namespace mlir::megakernel;
+
+Value CtaContext::sharedView(Location loc, ArrayRef<int64_t> shape, Type element, int64_t byteOffset) const {
+  auto space = gpu::AddressSpaceAttr::get(builder.getContext(), gpu::AddressSpace::Workgroup);
+  auto type = MemRefType::get(shape, element, AffineMap(), space);
+  return memref::ViewOp::create(builder, loc, type, shared, math(loc).constant(byteOffset), ValueRange());
+}
+
+void CtaContext::barrier(Location loc) const { gpu::BarrierOp::create(builder, loc); }
+
+LogicalResult CtaContext::when(Location loc, Value condition, function_ref<LogicalResult()> body) const {
+  if (!condition)
+    return body();
+  auto branch = scf::IfOp::create(builder, loc, condition, /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(branch.thenBlock());
+  return body();
+}
+
+static LogicalResult forStrided(const CtaContext &context, Location loc, Value first, int64_t count, int64_t step,
+                                function_ref<LogicalResult(Value)> body) {
+  IndexMath math = context.math(loc);
+  if (count == step && first == context.thread)
+    return body(first);
+  if (count <= step)
+    return context.when(loc, math.less(first, count), [&] { return body(first); });
+  auto loop = scf::ForOp::create(context.builder, loc, first, math.constant(count), math.constant(step));
+  OpBuilder::InsertionGuard guard(context.builder);
+  context.builder.setInsertionPointToStart(loop.getBody());
+  return body(loop.getInductionVar());
+}
+
+LogicalResult CtaContext::forEachTile(const TileDomain &domain,
+                                      function_ref<LogicalResult(ArrayRef<LaneIndex> origin)> body) const {
+  TileOp tile = domain.tile;
+  Location loc = tile.getLoc();
+  IndexMath math = this->math(loc);
+  // Tile t runs on CTA (first_cta + t) mod grid.
+  Value first = cta;
+  int64_t offset = tile.getFirstCta() % grid;
+  if (offset != 0)
+    first = math.rem(math.add(cta, grid - offset), grid);
+  return forStrided(*this, loc, first, domain.numTiles, grid,
+                    [&](Value number) { return body(domain.origin(math, number)); });
+}
+
+LogicalResult CtaContext::forEachItem(Location loc, int64_t count, function_ref<LogicalResult(Value)> body) const {
+  return forStrided(*this, loc, thread, count, threads, body);
+}
+
+int64_t mlir::megakernel::sharedBytesOf(const TileDomain &domain, int64_t threads) {
+  if (!domain.region.reduction)
+    return 0;
+  FusedRegion region = domain.region;
+  if (region.isContraction())
+    return ContractionPlan(domain).sharedBytes();
+  // One partial result of at most eight bytes per thread and result.
+  return threads * 8 * region.reduction->getNumResults();
+}

@@ -1,0 +1,46 @@
+//===- CtaContext.h - what code of one CTA needs to know --------*- C++ -*-===//
+
+#ifndef TRAINKERNEL_LIB_CONVERSION_MEGAKERNELTOGPU_CTACONTEXT_H
+#define TRAINKERNEL_LIB_CONVERSION_MEGAKERNELTOGPU_CTACONTEXT_H
+
+#include "lib/Conversion/Common/TileDomain.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+
+namespace mlir::megakernel {
+
+struct CtaContext {
+  OpBuilder &builder;
+  /// Indices of this thread in its CTA and of this CTA in the grid.
+  Value thread, cta;
+  int64_t threads, grid;
+  /// Barrier state and arena in global memory; scratch of the CTA in shared memory (bytes).
+  Value workspace, shared;
+
+  IndexMath math(Location loc) const { return IndexMath(builder, loc); }
+  /// A typed view of the CTA's shared memory, `byteOffset` bytes in.
+  Value sharedView(Location loc, ArrayRef<int64_t> shape, Type element, int64_t byteOffset) const;
+  /// Joins the threads of the CTA.
+  void barrier(Location loc) const;
+  /// Runs `body` for each tile of `domain` that is placed on this CTA.
+  LogicalResult forEachTile(const TileDomain &domain,
+                            function_ref<LogicalResult(ArrayRef<LaneIndex> origin)> body) const;
+  /// Runs `body` for each of `count` items, dealt out to the threads of the CTA.
+  LogicalResult forEachItem(Location loc, int64_t count, function_ref<LogicalResult(Value item)> body) const;
+  /// Runs `body` where `condition` holds; always where it is null.
+  LogicalResult when(Location loc, Value condition, function_ref<LogicalResult()> body) const;
+};
+
+/// Shared memory that a tile op needs, in bytes.
+int64_t sharedBytesOf(const TileDomain &domain, int64_t threads);
+
+LogicalResult emitPointwise(const CtaContext &context, TileDomain &domain);
+LogicalResult emitReduction(const CtaContext &context, TileDomain &domain);
+LogicalResult emitContraction(const CtaContext &context, TileDomain &domain);
+void emitBarrier(const CtaContext &context, BarrierOp barrier);
+
+/// Bytes at the start of the workspace that hold barrier state.
+inline constexpr int64_t barrierStateBytes = 256;
+
+} // namespace mlir::megakernel
+
+#endif

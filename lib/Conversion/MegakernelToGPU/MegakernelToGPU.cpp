@@ -1,0 +1,127 @@
+//===- MegakernelToGPU.cpp - one GPU kernel from the scheduled form -------===//
+
+#include "lib/Conversion/MegakernelToGPU/MegakernelToGPU.h"
+
+#include "lib/Conversion/MegakernelToGPU/CtaContext.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/IRMapping.h"
+
+namespace mlir::megakernel {
+#define GEN_PASS_DEF_CONVERTMEGAKERNELTOGPU
+#include "lib/Conversion/MegakernelToGPU/MegakernelToGPU.h.inc"
+} // namespace mlir::megakernel
+
+using namespace mlir;
+using namespace mlir::megakernel;
+
+namespace {
+class KernelLowering {
+public:
+  explicit KernelLowering(KernelOp kernel) : kernel(kernel), builder(kernel) {}
+
+  LogicalResult run() {
+    createFunction();
+    for (Operation &op : kernel.getBody().front())
+      if (failed(lower(op)))
+        return failure();
+    kernel.erase();
+    return success();
+  }
+
+private:
+  void createFunction();
+  LogicalResult lower(Operation &op);
+  LogicalResult lowerTile(TileOp tile);
+
+  KernelOp kernel;
+  OpBuilder builder;
+  IRMapping buffers;
+  std::optional<CtaContext> context;
+};
+} // namespace
+
+void KernelLowering::createFunction() {
+  Location loc = kernel.getLoc();
+  auto module = gpu::GPUModuleOp::create(builder, loc, (kernel.getSymName() + "_module").str());
+  builder.setInsertionPointToStart(&module.getBodyRegion().front());
+  SmallVector<Type> types(kernel.getArgumentTypes());
+  int64_t workspaceBytes = barrierStateBytes + kernel.getArenaBytes().value_or(0);
+  types.push_back(MemRefType::get(workspaceBytes, builder.getI8Type()));
+  auto function = gpu::GPUFuncOp::create(builder, loc, kernel.getSymName(), builder.getFunctionType(types, {}));
+  function->setAttr(gpu::GPUDialect::getKernelFuncAttrName(), builder.getUnitAttr());
+  int32_t threads = kernel.getThreads(), cluster = kernel.getCluster();
+  function->setAttr(NVVM::NVVMDialect::getReqntidAttrName(), builder.getDenseI32ArrayAttr({threads, 1, 1}));
+  function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), builder.getI32IntegerAttr(1));
+  if (cluster > 1)
+    function->setAttr(NVVM::NVVMDialect::getClusterDimAttrName(), builder.getDenseI32ArrayAttr({cluster, 1, 1}));
+  Block &entry = function.getBody().front();
+  for (auto [index, argument] : llvm::enumerate(kernel.getArguments()))
+    buffers.map(argument, entry.getArgument(index));
+  builder.setInsertionPointToStart(&entry);
+  auto sharedType = MemRefType::get(ShapedType::kDynamic, builder.getI8Type(), AffineMap(),
+                                    gpu::AddressSpaceAttr::get(builder.getContext(), gpu::AddressSpace::Workgroup));
+  Value thread = gpu::ThreadIdOp::create(builder, loc, gpu::Dimension::x, builder.getIndexAttr(threads));
+  Value cta = gpu::BlockIdOp::create(builder, loc, gpu::Dimension::x, builder.getIndexAttr(kernel.getGrid()));
+  Value shared = gpu::DynamicSharedMemoryOp::create(builder, loc, sharedType);
+  context.emplace(CtaContext{builder, thread, cta, threads, static_cast<int64_t>(kernel.getGrid()),
+                             entry.getArguments().back(), shared});
+}
+
+LogicalResult KernelLowering::lower(Operation &op) {
+  Location loc = op.getLoc();
+  if (auto buffer = dyn_cast<BufferOp>(op)) {
+    if (!buffer.getOffset())
+      return buffer.emitError("buffer has no offset, expected 'tk-plan-buffers' to have run");
+    Value offset = context->math(loc).constant(barrierStateBytes + *buffer.getOffset());
+    buffers.map(buffer.getResult(), memref::ViewOp::create(builder, loc, buffer.getType(), context->workspace, offset,
+                                                           ValueRange()).getResult());
+    return success();
+  }
+  if (auto barrier = dyn_cast<BarrierOp>(op)) {
+    emitBarrier(*context, barrier);
+    return success();
+  }
+  if (auto phase = dyn_cast<PhaseOp>(op)) {
+    for (auto tile : phase.getBody().front().getOps<TileOp>())
+      if (failed(lowerTile(tile)))
+        return failure();
+    return success();
+  }
+  if (isa<ReturnOp>(op)) {
+    gpu::ReturnOp::create(builder, loc);
+    return success();
+  }
+  if (isa<CommitOp>(op))
+    return op.emitError("commit is not resolved, expected 'tk-commit-state' to have run");
+  builder.clone(op, buffers);
+  return success();
+}
+
+LogicalResult KernelLowering::lowerTile(TileOp tile) {
+  // The tile's own operands are rewired to the function's buffers; the kernel is erased afterwards anyway.
+  for (OpOperand &operand : tile->getOpOperands())
+    operand.set(buffers.lookupOrDefault(operand.get()));
+  TileDomain domain(tile);
+  if (domain.numTiles == 0)
+    return success();
+  if (!domain.region.reduction)
+    return emitPointwise(*context, domain);
+  return domain.region.isContraction() ? emitContraction(*context, domain) : emitReduction(*context, domain);
+}
+
+namespace {
+struct ConvertMegakernelToGPUPass
+    : public megakernel::impl::ConvertMegakernelToGPUBase<ConvertMegakernelToGPUPass> {
+  void runOnOperation() override {
+    getOperation()->setAttr(gpu::GPUDialect::getContainerModuleAttrName(), UnitAttr::get(&getContext()));
+    for (auto kernel : llvm::make_early_inc_range(getOperation().getOps<KernelOp>()))
+      if (failed(KernelLowering(kernel).run()))
+        return signalPassFailure();
+  }
+};
+} // namespace

@@ -1,0 +1,16 @@
+include "mlir/Pass/PassBase.td"
+
+def ConvertMegakernelToGPU : Pass<"convert-megakernel-to-gpu", "::mlir::ModuleOp"> {
+  let summary = "generate one GPU kernel from the scheduled form";
+  let description = [{
+    Needs a kernel that `tk-check-schedule` accepts. Leaves a `gpu.module` with one kernel function whose parameters
+    are the kernel's arguments and the workspace: 256 bytes of barrier state, then the arena. Tiles become loops over
+    the tiles of a CTA; contractions of bfloat16 or float16 use mma.sync with ldmatrix, contractions of float32
+    true float32 multiply-adds; everything else is one element, or a vector of elements, per thread.
+
+    Fails on a body that has no vector form, naming the op.
+  }];
+  let dependentDialects = ["::mlir::gpu::GPUDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect",
+                           "::mlir::memref::MemRefDialect", "::mlir::nvgpu::NVGPUDialect",
+                           "::mlir::NVVM::NVVMDialect", "::mlir::LLVM::LLVMDialect"];
+}

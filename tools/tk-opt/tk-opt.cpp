@@ -1,12 +1,56 @@
 //===- tk-opt.cpp - runs passes over megakernel IR ------------------------===//
+//
+// One executable under three names, because each would be a full copy of MLIR: tk-opt runs passes, tk-translate
+// writes target code, tk-lsp-server serves editors. `tk-opt --tool=NAME ...` is the same as calling it by that name.
+//
+//===----------------------------------------------------------------------===//
 
 #include "lib/Pipelines/Registration.h"
+#include "lib/Target/Translations.h"
 #include "mlir/IR/DialectRegistry.h"
+#include "mlir/Tools/mlir-lsp-server/MlirLspServerMain.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "mlir/Tools/mlir-translate/MlirTranslateMain.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/TargetSelect.h"
+
+using namespace mlir;
+
+static LogicalResult runOpt(int argc, char **argv) {
+  DialectRegistry registry;
+  megakernel::registerDialects(registry);
+  megakernel::registerPasses();
+  return MlirOptMain(argc, argv, "TrainKernel optimizer driver\n", registry);
+}
+
+static LogicalResult runTranslate(int argc, char **argv) {
+  LLVMInitializeNVPTXTargetInfo();
+  LLVMInitializeNVPTXTarget();
+  LLVMInitializeNVPTXTargetMC();
+  LLVMInitializeNVPTXAsmPrinter();
+  megakernel::registerToPTX();
+  megakernel::registerToObject();
+  return mlirTranslateMain(argc, argv, "TrainKernel translation driver\n");
+}
+
+static LogicalResult runLspServer(int argc, char **argv) {
+  DialectRegistry registry;
+  megakernel::registerDialects(registry);
+  megakernel::registerPasses();
+  return MlirLspServerMain(argc, argv, registry);
+}
 
 int main(int argc, char **argv) {
-  mlir::DialectRegistry registry;
-  mlir::megakernel::registerDialects(registry);
-  mlir::megakernel::registerPasses();
-  return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, "TrainKernel optimizer driver\n", registry));
+  StringRef tool = llvm::sys::path::filename(argv[0]);
+  if (argc > 1 && StringRef(argv[1]).consume_front("--tool=")) {
+    tool = StringRef(argv[1]).substr(7);
+    argv[1] = argv[0];
+    --argc;
+    ++argv;
+  }
+  if (tool == "tk-translate")
+    return asMainReturnCode(runTranslate(argc, argv));
+  if (tool == "tk-lsp-server")
+    return asMainReturnCode(runLspServer(argc, argv));
+  return asMainReturnCode(runOpt(argc, argv));
 }

@@ -8,7 +8,9 @@
 #include "lib/Conversion/MegakernelToGPU/Contraction.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
@@ -84,27 +86,70 @@ private:
     warpN = math.mul(math.rem(warp, warpColumns), nBlocks * 8);
   }
 
-  // One ldmatrix: `tiles` 8x8 blocks. Lane l gives the address of row l % 8 of block l / 8; blocks run down m (or k)
-  // first where `downFirst`, else across.
-  Value loadFragment(Value memory, const SharedTile &tile, Value start, Value k, int64_t tiles, bool downFirst) {
+  // One ldmatrix: `tiles` 8x8 blocks, one register each. Lane l gives the address of row l % 8 of block l / 8; blocks
+  // run down m (or n) first where `downFirst`, else along k.
+  SmallVector<Value> loadFragment(Value memory, const SharedTile &tile, Value start, Value k, int64_t tiles,
+                                  bool downFirst) {
     bool kInner = tile.innerLoop == plan.kLoop;
-    Value row = math.rem(lane, 8), first = math.rem(math.div(lane, 8), 2), second = math.div(lane, 16);
-    if (tiles == 2)
-      second = math.constant(0);
-    // Offsets of the lane's row along m or n, and along k.
-    Value outerBlock = downFirst ? first : second, kBlock = downFirst ? second : first;
-    Value along = math.add(start, math.mul(outerBlock, 8)), inK = math.add(k, math.mul(kBlock, 8));
-    SmallVector<Value> indices = kInner ? SmallVector<Value>{math.add(along, row), inK}
-                                        : SmallVector<Value>{math.add(inK, row), along};
-    auto type = VectorType::get({tiles, 2}, tile.element);
-    return nvgpu::LdMatrixOp::create(builder, loc, type, memory, indices, /*transpose=*/!kInner, tiles);
+    Value row = math.rem(lane, 8), first = math.rem(math.div(lane, 8), 2);
+    Value second = tiles == 2 ? math.constant(0) : math.div(lane, 16);
+    Value downBlock = downFirst ? first : second, kBlock = downFirst ? second : first;
+    Value down = math.add(start, math.mul(downBlock, 8)), along = math.add(k, math.mul(kBlock, 8));
+    Value outer = kInner ? math.add(down, row) : math.add(along, row), inner = kInner ? along : down;
+    Value address = addressOf(memory, tile, outer, inner);
+    Type i32 = builder.getI32Type();
+    auto type = LLVM::LLVMStructType::getLiteral(builder.getContext(), SmallVector<Type>(tiles, i32));
+    Value loaded = NVVM::LdMatrixOp::create(
+        builder, loc, type, address, tiles, kInner ? NVVM::MMALayout::row : NVVM::MMALayout::col,
+        NVVM::LdStMatrixShapeAttr::get(builder.getContext(), 8, 8), NVVM::LdStMatrixEltType::B16);
+    SmallVector<Value> registers;
+    for (int64_t i = 0; i < tiles; ++i)
+      registers.push_back(LLVM::ExtractValueOp::create(builder, loc, loaded, i));
+    return registers;
+  }
+
+  // A pointer into shared memory, built from 32-bit arithmetic.
+  Value addressOf(Value memory, const SharedTile &tile, Value outer, Value inner) {
+    Value element = math.add(math.mul(outer, tile.pitch), inner);
+    Value base = memref::ExtractAlignedPointerAsIndexOp::create(builder, loc, memory);
+    Value byte = math.add(base, math.mul(element, tile.element.getIntOrFloatBitWidth() / 8));
+    Value bits = arith::IndexCastUIOp::create(builder, loc, builder.getI32Type(), byte);
+    auto space = static_cast<unsigned>(NVVM::NVVMMemorySpace::Shared);
+    return LLVM::IntToPtrOp::create(builder, loc, LLVM::LLVMPointerType::get(builder.getContext(), space), bits);
+  }
+
+  // nvvm.mma.sync takes bfloat16 pairs as i32 and float16 pairs as vectors.
+  SmallVector<Value> asOperand(ArrayRef<Value> registers) {
+    if (plan.a.element.isBF16())
+      return SmallVector<Value>(registers);
+    SmallVector<Value> pairs;
+    for (Value bits : registers)
+      pairs.push_back(LLVM::BitcastOp::create(builder, loc, VectorType::get(2, plan.a.element), bits));
+    return pairs;
+  }
+
+  Value multiplyAdd(ArrayRef<Value> a, ArrayRef<Value> b, Value sum) {
+    SmallVector<Value> addend;
+    for (int64_t i = 0; i < 4; ++i)
+      addend.push_back(vector::ExtractOp::create(builder, loc, sum, ArrayRef<int64_t>{i / 2, i % 2}));
+    Type f32 = builder.getF32Type();
+    auto type = LLVM::LLVMStructType::getLiteral(builder.getContext(), {f32, f32, f32, f32});
+    NVVM::MMATypes element = plan.a.element.isBF16() ? NVVM::MMATypes::bf16 : NVVM::MMATypes::f16;
+    Value product = NVVM::MmaOp::create(
+        builder, loc, type, asOperand(a), asOperand(b), addend, ArrayRef<int64_t>{16, 8, 16},
+        /*b1Op=*/std::nullopt, /*intOverflow=*/std::nullopt, std::array<NVVM::MMATypes, 2>{element, element},
+        std::array<NVVM::MMALayout, 2>{NVVM::MMALayout::row, NVVM::MMALayout::col});
+    SmallVector<Value> elements;
+    for (int64_t i = 0; i < 4; ++i)
+      elements.push_back(LLVM::ExtractValueOp::create(builder, loc, product, i));
+    return vector::FromElementsOp::create(builder, loc, sum.getType(), elements);
   }
 
   SmallVector<Value> multiplyActive(Value aTile, Value bTile, ValueRange accumulators) {
     SmallVector<Value> result(accumulators);
     for (int64_t k = 0; k < plan.sizeOf(plan.kLoop); k += 16) {
       Value kValue = math.constant(k);
-      SmallVector<Value> aFragments, bFragments;
+      SmallVector<SmallVector<Value>> aFragments, bFragments;
       for (int64_t i = 0; i < mBlocks; ++i)
         aFragments.push_back(loadFragment(aTile, plan.a, math.add(warpM, i * 16), kValue, 4, /*downFirst=*/true));
       for (int64_t j = 0; j < nBlocks; ++j)
@@ -112,8 +157,7 @@ private:
       for (int64_t i = 0; i < mBlocks; ++i)
         for (int64_t j = 0; j < nBlocks; ++j) {
           Value &sum = result[i * nBlocks + j];
-          sum = nvgpu::MmaSyncOp::create(builder, loc, aFragments[i], bFragments[j], sum,
-                                         ArrayRef<int64_t>{16, 8, 16});
+          sum = multiplyAdd(aFragments[i], bFragments[j], sum);
         }
     }
     return result;

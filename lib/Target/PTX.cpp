@@ -1,0 +1,38 @@
+//===- PTX.cpp - the kernel's PTX text ------------------------------------===//
+
+#include "lib/Target/Translations.h"
+
+#include "lib/Pipelines/Registration.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Tools/mlir-translate/Translation.h"
+
+using namespace mlir;
+
+// The module holds one gpu.module with one target attribute, as the last stage leaves it.
+static LogicalResult translateToPTX(Operation *op, raw_ostream &output) {
+  auto module = dyn_cast<ModuleOp>(op);
+  if (!module)
+    return op->emitError("expected a builtin.module");
+  auto gpuModules = llvm::to_vector(module.getOps<gpu::GPUModuleOp>());
+  if (gpuModules.size() != 1)
+    return module.emitError() << "holds " << gpuModules.size() << " GPU modules, expected one";
+  gpu::GPUModuleOp gpuModule = gpuModules.front();
+  ArrayAttr targets = gpuModule.getTargetsAttr();
+  auto target = targets && targets.size() == 1 ? dyn_cast<gpu::TargetAttrInterface>(targets[0])
+                                               : gpu::TargetAttrInterface();
+  if (!target)
+    return gpuModule.emitError("has not one target, expected 'nvvm-attach-target' to have run once");
+  gpu::TargetOptions options({}, {}, {}, {}, gpu::CompilationTarget::Assembly);
+  std::optional<SmallVector<char, 0>> text = target.serializeToObject(gpuModule, options);
+  if (!text)
+    return gpuModule.emitError("code generation failed");
+  // The serializer ends the text with a NUL, as the driver wants it.
+  output << StringRef(text->data(), text->size()).rtrim('\0');
+  return success();
+}
+
+void mlir::megakernel::registerToPTX() {
+  static TranslateFromMLIRRegistration registration("tk-to-ptx", "print the PTX of a lowered kernel", translateToPTX,
+                                                    registerDialects);
+}

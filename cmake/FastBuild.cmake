@@ -16,3 +16,5 @@ foreach(linker mold lld gold)
     break()
   endif()
 endforeach()
+# The static archives of MLIR and LLVM hold far more than the tools call.
+add_link_options("-Wl,--gc-sections")

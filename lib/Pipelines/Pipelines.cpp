@@ -10,6 +10,7 @@
 #include "lib/Conversion/MegakernelToGPU/MegakernelToGPU.h"
 #include "lib/Transforms/CheckSchedule/CheckSchedule.h"
 #include "lib/Transforms/CommitState/CommitState.h"
+#include "lib/Transforms/EmbedManifest/EmbedManifest.h"
 #include "lib/Transforms/ImportLinalg/ImportLinalg.h"
 #include "lib/Transforms/InlinePointwise/InlinePointwise.h"
 #include "lib/Transforms/InsertBarriers/InsertBarriers.h"
@@ -17,9 +18,12 @@
 #include "lib/Transforms/PlanBuffers/PlanBuffers.h"
 #include "lib/Transforms/SchedulePhases/SchedulePhases.h"
 #include "lib/Transforms/VerifyAutodiff/VerifyAutodiff.h"
+#include "mlir/Conversion/Passes.h"
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
+#include "mlir/Dialect/GPU/Transforms/Passes.h"
 #include "mlir/Dialect/Linalg/Passes.h"
 #include "mlir/Dialect/Math/Transforms/Passes.h"
+#include "mlir/Dialect/MemRef/Transforms/Passes.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Transforms/Passes.h"
@@ -75,10 +79,45 @@ static void buildSchedule(OpPassManager &pm, const ScheduleOptions &options) {
   pm.addNestedPass<KernelOp>(createTkCheckSchedule());
 }
 
+namespace {
+struct CudaOptions : PassPipelineOptions<CudaOptions> {
+  PassOptions::Option<std::string> arch{*this, "arch", llvm::cl::desc("sm_80 or sm_90a"), llvm::cl::init("sm_90a")};
+};
+} // namespace
+
+static void buildLowerToCuda(OpPassManager &pm, const CudaOptions &options) {
+  pm.addPass(createConvertMegakernelToGPU());
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+  pm.addPass(createLoopInvariantCodeMotionPass());
+  pm.addPass(createSCFToControlFlowPass());
+  // Views of the workspace and of shared memory become address arithmetic before memory ops are lowered.
+  pm.addPass(memref::createExpandStridedMetadataPass());
+  pm.addPass(createLowerAffinePass());
+  ConvertGpuOpsToNVVMOpsOptions toNVVM;
+  // No buffer of a step has 2^31 elements, and 64-bit indices would double the integer work.
+  toNVVM.indexBitwidth = 32;
+  toNVVM.useBarePtrCallConv = true;
+  pm.addNestedPass<gpu::GPUModuleOp>(createConvertGpuOpsToNVVMOps(toNVVM));
+  pm.addNestedPass<gpu::GPUModuleOp>(createConvertVectorToLLVMPass());
+  pm.addNestedPass<gpu::GPUModuleOp>(createConvertNVVMToLLVMPass());
+  pm.addNestedPass<gpu::GPUModuleOp>(createCanonicalizerPass());
+  pm.addNestedPass<gpu::GPUModuleOp>(createCSEPass());
+  pm.addNestedPass<gpu::GPUModuleOp>(createReconcileUnrealizedCastsPass());
+  pm.addPass(createTkEmbedManifest());
+  GpuNVVMAttachTargetOptions target;
+  target.chip = options.arch;
+  target.features = "+ptx86";
+  target.optLevel = 3;
+  pm.addPass(createGpuNVVMAttachTarget(target));
+}
+
 void mlir::megakernel::registerPipelines() {
   PassPipelineRegistration<>("tk-import", "from an annotated linalg function to a normalised megakernel.step",
                              buildImport);
   PassPipelineRegistration<>("tk-fuse", "from a normalised step to fused ops", buildFuse);
   PassPipelineRegistration<ScheduleOptions>("tk-schedule", "from fused ops to the complete scheduled form",
                                             buildSchedule);
+  PassPipelineRegistration<CudaOptions>("tk-lower-to-cuda", "from the scheduled form to a GPU module in NVVM",
+                                        buildLowerToCuda);
 }

@@ -7,6 +7,7 @@
 #include "lib/Conversion/MegakernelToGPU/MegakernelToGPU.h"
 #include "lib/Transforms/CheckSchedule/CheckSchedule.h"
 #include "lib/Transforms/CommitState/CommitState.h"
+#include "lib/Transforms/EmbedManifest/EmbedManifest.h"
 #include "lib/Transforms/ImportLinalg/ImportLinalg.h"
 #include "lib/Transforms/InlinePointwise/InlinePointwise.h"
 #include "lib/Transforms/InsertBarriers/InsertBarriers.h"
@@ -28,6 +29,7 @@ void mlir::megakernel::registerDialects(DialectRegistry &registry) {
 
 void mlir::megakernel::registerPasses() {
   registerAllPasses();
+  registerEmbedManifestPasses();
   registerImportLinalgPasses();
   registerNormalizeNumericsPasses();
   registerVerifyAutodiffPasses();

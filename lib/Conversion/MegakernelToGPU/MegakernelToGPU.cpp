@@ -2,6 +2,7 @@
 
 #include "lib/Conversion/MegakernelToGPU/MegakernelToGPU.h"
 
+#include "lib/Conversion/Common/Describe.h"
 #include "lib/Conversion/MegakernelToGPU/CtaContext.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -24,6 +25,12 @@ public:
   explicit KernelLowering(KernelOp kernel) : kernel(kernel), builder(kernel) {}
 
   LogicalResult run() {
+    int64_t sharedBytes = 0;
+    kernel.walk([&](TileOp tile) {
+      sharedBytes = std::max(sharedBytes, sharedBytesOf(TileDomain(tile), kernel.getThreads()));
+    });
+    if (failed(describeKernel(kernel->getParentOfType<ModuleOp>(), kernel, sharedBytes, workspaceBytes())))
+      return failure();
     createFunction();
     for (Operation &op : kernel.getBody().front())
       if (failed(lower(op)))
@@ -33,6 +40,7 @@ public:
   }
 
 private:
+  int64_t workspaceBytes() { return barrierStateBytes + kernel.getArenaBytes().value_or(0); }
   void createFunction();
   LogicalResult lower(Operation &op);
   LogicalResult lowerTile(TileOp tile);
@@ -49,8 +57,7 @@ void KernelLowering::createFunction() {
   auto module = gpu::GPUModuleOp::create(builder, loc, (kernel.getSymName() + "_module").str());
   builder.setInsertionPointToStart(&module.getBodyRegion().front());
   SmallVector<Type> types(kernel.getArgumentTypes());
-  int64_t workspaceBytes = barrierStateBytes + kernel.getArenaBytes().value_or(0);
-  types.push_back(MemRefType::get(workspaceBytes, builder.getI8Type()));
+  types.push_back(MemRefType::get(workspaceBytes(), builder.getI8Type()));
   auto function = gpu::GPUFuncOp::create(builder, loc, kernel.getSymName(), builder.getFunctionType(types, {}));
   function->setAttr(gpu::GPUDialect::getKernelFuncAttrName(), builder.getUnitAttr());
   int32_t threads = kernel.getThreads(), cluster = kernel.getCluster();

@@ -1,0 +1,95 @@
+//===- Describe.cpp - a kernel's part of the manifest ---------------------===//
+
+#include "lib/Conversion/Common/Describe.h"
+
+#include "lib/Analysis/KernelAccesses.h"
+#include "lib/Conversion/Common/TileDomain.h"
+#include "llvm/Support/JSON.h"
+
+using namespace mlir;
+using namespace mlir::megakernel;
+namespace json = llvm::json;
+
+// Scalar operations of one evaluation of every body of the region, by the number of elements that each runs over.
+static int64_t countFlops(TileOp tile) {
+  int64_t flops = 0;
+  for (auto generic : tile.getBody().front().getOps<linalg::GenericOp>()) {
+    int64_t iterations = 1, perIteration = 0;
+    for (int64_t range : generic.getStaticLoopRanges())
+      iterations *= range;
+    for (Operation &op : generic.getRegion().front().without_terminator()) {
+      bool isArithmetic = llvm::any_of(op.getResultTypes(), [](Type type) { return isa<FloatType>(type); }) &&
+                          !op.hasTrait<OpTrait::ConstantLike>() && !isa<CastOpInterface>(op);
+      perIteration += isArithmetic;
+    }
+    flops += iterations * perIteration;
+  }
+  return flops;
+}
+
+static int64_t bytesOf(OperandRange buffers) {
+  int64_t bytes = 0;
+  for (Value buffer : buffers)
+    bytes += bytesOfBuffer(cast<MemRefType>(buffer.getType()));
+  return bytes;
+}
+
+static json::Object describeTile(TileOp tile) {
+  TileDomain domain(tile);
+  StringRef kind = !domain.region.reduction ? "pointwise" : domain.region.isContraction() ? "contraction" : "reduction";
+  json::Array sizes;
+  for (int64_t size : tile.getSizes())
+    sizes.push_back(size);
+  return json::Object{{"kind", kind},
+                      {"tiles", domain.numTiles},
+                      {"sizes", std::move(sizes)},
+                      {"flops", countFlops(tile)},
+                      {"bytes_read", bytesOf(tile.getInputs())},
+                      {"bytes_written", bytesOf(tile.getOutputs())}};
+}
+
+static json::Array describeSchedule(KernelOp kernel) {
+  json::Array schedule;
+  json::Value barrier = nullptr;
+  for (Operation &op : kernel.getBody().front()) {
+    if (auto barrierOp = dyn_cast<BarrierOp>(op))
+      barrier = stringifyScope(barrierOp.getScope());
+    auto phase = dyn_cast<PhaseOp>(op);
+    if (!phase)
+      continue;
+    json::Array tiles;
+    for (auto tile : phase.getBody().front().getOps<TileOp>())
+      tiles.push_back(describeTile(tile));
+    schedule.push_back(json::Object{{"barrier_before", std::move(barrier)}, {"ops", std::move(tiles)}});
+    barrier = nullptr;
+  }
+  return schedule;
+}
+
+LogicalResult mlir::megakernel::describeKernel(ModuleOp module, KernelOp kernel, int64_t sharedBytes,
+                                               int64_t workspaceBytes) {
+  StringRef name = MegakernelDialect::getManifestAttrName();
+  auto given = module->getAttrOfType<StringAttr>(name);
+  if (!given)
+    return success();
+  llvm::Expected<json::Value> parsed = json::parse(given.getValue());
+  json::Object *manifest = parsed ? parsed->getAsObject() : nullptr;
+  if (!manifest) {
+    llvm::consumeError(parsed.takeError());
+    return module.emitError() << "'" << name << "' is not a JSON object";
+  }
+  int64_t grid = kernel.getGrid(), cluster = kernel.getCluster();
+  (*manifest)["kernel"] = json::Object{{"symbol", kernel.getSymName()},
+                                       {"grid", json::Array{grid, 1, 1}},
+                                       {"cluster", json::Array{cluster, 1, 1}},
+                                       {"threads", static_cast<int64_t>(kernel.getThreads())},
+                                       {"shared_bytes", sharedBytes},
+                                       {"cooperative", grid > cluster},
+                                       {"workspace_bytes", workspaceBytes},
+                                       {"workspace_align", 256},
+                                       {"schedule", describeSchedule(kernel)}};
+  std::string text;
+  llvm::raw_string_ostream(text) << *parsed;
+  module->setAttr(name, StringAttr::get(module.getContext(), text));
+  return success();
+}

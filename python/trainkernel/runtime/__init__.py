@@ -1,0 +1,27 @@
+"""Loading and running compiled steps, with neither PyTorch nor a compiler.
+
+In the order in which a call passes them: ``artifact`` (and ``elf``) read and check the file; ``step`` is what the
+caller calls; ``structure`` flattens the arguments; ``binding`` checks them, with ``tensors``, ``dlpack`` and one
+module of ``frameworks`` for each tensor framework; ``cpu`` (and ``cpu_features``) or ``cuda`` (and ``driver``) launch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trainkernel.runtime.step import LoadedStep, load
+from trainkernel.runtime.tensors import Device
+
+if TYPE_CHECKING:
+    from trainkernel.runtime.device_array import DeviceArray
+
+__all__ = ["Device", "DeviceArray", "LoadedStep", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    # DeviceArray needs the CUDA driver bindings, which only those who use it must have.
+    if name == "DeviceArray":
+        from trainkernel.runtime.device_array import DeviceArray
+
+        return DeviceArray
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,192 @@
+"""From a caller's arguments to addresses, through the checks, and from output tensors to the caller's result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from trainkernel.errors import ArgumentError
+from trainkernel.manifest import Manifest, TensorSpec
+from trainkernel.pytree import NamedTupleTypes
+from trainkernel.runtime.frameworks import framework_of, generic_framework
+from trainkernel.runtime.frameworks.base import Allocate, Check, Framework
+from trainkernel.runtime.structure import compile_build, compile_flatten
+from trainkernel.runtime.tensors import Device, TensorView, check_view
+
+
+@dataclass(slots=True)
+class Plan:
+    """How to serve callers whose first tensor is of one framework.
+
+    Attributes:
+        home: that framework.
+        allocators: one for each output.
+        checks: for each input, the fast check by the exact type of the tensor; filled as types are met.
+    """
+
+    home: Framework
+    allocators: list[Allocate]
+    checks: list[dict[type, Check]] = field(default_factory=list)
+
+
+class Binder:
+    """Checks arguments against a manifest.
+
+    The usual case is fast because it is remembered: the first tensor of each type goes through
+    :func:`~trainkernel.runtime.tensors.check_view`, later ones through a check that only knows yes and "look closer".
+
+    Args:
+        manifest: of the step.
+        device: where it runs.
+        alignment: of tensors there in bytes.
+    """
+
+    def __init__(self, manifest: Manifest, device: Device, alignment: int) -> None:
+        self._manifest = manifest
+        self._device = device
+        self._alignment = alignment
+        self._types: NamedTupleTypes = {}
+        self._flatten = compile_flatten(manifest.in_tree, self._types)
+        #: Builds the step's result from its tensors.
+        self.build = compile_build(manifest.out_tree, self._types)
+        self._plans_by_type: dict[type, Plan] = {}
+        self._plans: dict[str, Plan] = {}
+
+    def leaves(self, args: tuple[Any, ...]) -> list[Any]:
+        """The tensors of the arguments.
+
+        Raises:
+            ArgumentError: the structure differs from the compiled one.
+        """
+        leaves: list[Any] = []
+        try:
+            self._flatten(args, leaves)
+        except Exception:
+            # The fast walk fails in any way it likes; this one decides.
+            return self._flatten_strictly(args)
+        return leaves
+
+    def _flatten_strictly(self, args: tuple[Any, ...]) -> list[Any]:
+        names, children = self._manifest.parameters, self._manifest.in_tree.children
+        if len(args) != len(names):
+            expected = f"{len(names)}: {', '.join(names)}"
+            raise ArgumentError(f"{self._manifest.name} got {len(args)} arguments", expected=expected)
+        leaves: list[Any] = []
+        for name, child, arg in zip(names, children, args, strict=True):
+            leaves += child.flatten_like(arg, f"argument {name}", self._types)
+        return leaves
+
+    def plan(self, leaves: Sequence[Any], args: tuple[Any, ...]) -> Plan:
+        """The plan for callers with these tensors.
+
+        Raises:
+            ArgumentError: the first is no tensor, or of a framework that has none on the step's device.
+        """
+        first = leaves[0]
+        found = self._plans_by_type.get(type(first))
+        return found if found is not None else self._make_plan(first, args)
+
+    def _make_plan(self, first: Any, args: tuple[Any, ...]) -> Plan:
+        home = framework_of(first)
+        if not home.owns(first):
+            self._flatten_strictly(args)
+            home.view(first, self._manifest.inputs[0].name, None)
+        plan = self._plans.get(home.name)
+        if plan is None:
+            if self._device.kind == "cuda" and home.name == "numpy":
+                name, hint = self._manifest.inputs[0].name, "pass GPU tensors, e.g. DeviceArray.from_numpy(x)"
+                raise ArgumentError(f"argument {name} is on cpu", expected=str(self._device), hint=hint)
+            allocators = [_make_allocator(home, spec, self._device) for spec in self._manifest.outputs]
+            plan = self._plans[home.name] = Plan(home, allocators, [{} for _ in self._manifest.inputs])
+        self._plans_by_type[type(first)] = plan
+        return plan
+
+    def pointers(
+        self, plan: Plan, leaves: Sequence[Any], args: tuple[Any, ...], stream: int | None
+    ) -> tuple[list[int], dict[int, TensorView]]:
+        """The address of each tensor, all of them checked.
+
+        Returns:
+            The addresses, and by their index the views that must outlive the launch: those of memory that the stream
+            does not order.
+
+        Raises:
+            ArgumentError: a tensor does not fit.
+        """
+        pointers: list[int] = []
+        owners: dict[int, TensorView] = {}
+        for checks, leaf in zip(plan.checks, leaves, strict=True):
+            try:
+                pointer = checks[type(leaf)](leaf)
+            except Exception:
+                # An unknown type, or a tensor so odd that even asking for its shape fails.
+                pointer = -1
+            if pointer < 0:
+                pointer = self._look_closer(plan, leaf, len(pointers), args, stream, owners)
+            pointers.append(pointer)
+        return pointers, owners
+
+    def _look_closer(
+        self,
+        plan: Plan,
+        leaf: Any,
+        index: int,
+        args: tuple[Any, ...],
+        stream: int | None,
+        owners: dict[int, TensorView],
+    ) -> int:
+        spec = self._manifest.inputs[index]
+        framework = framework_of(leaf)
+        if not framework.owns(leaf):
+            self._flatten_strictly(args)
+        foreign = stream is not None and framework is not plan.home and framework.name != "numpy"
+        if foreign:
+            # Another framework has another current stream: only the protocols synchronise with it.
+            framework = generic_framework()
+        view = framework.view(leaf, spec.name, stream)
+        check_view(view, spec, self._device, self._alignment)
+        check = None if foreign else framework.checker(spec, self._device, self._alignment)
+        if check is not None:
+            plan.checks[index][type(leaf)] = check
+        else:
+            owners[index] = view
+        return view.pointer
+
+    def check_writable(self, leaves: Sequence[Any], donated: Iterable[int], owners: Mapping[int, TensorView]) -> None:
+        """Check that the donated tensors may be written.
+
+        Raises:
+            ArgumentError: one may not.
+        """
+        for index in donated:
+            # numpy arrays pass the fast check, which does not look at this flag; no other such framework has it.
+            flags = getattr(leaves[index], "flags", None)
+            if not getattr(flags, "writeable", True) or (index in owners and not owners[index].writable):
+                raise ArgumentError(
+                    f"argument {self._manifest.inputs[index].name} is donated and read-only",
+                    expected="a writable tensor",
+                    hint="pass a writable copy, or call the step without donate",
+                )
+
+    def check_memory(self, pointers: Sequence[int]) -> None:
+        """Check that only empty tensors have no address.
+
+        Raises:
+            ArgumentError: another has none.
+        """
+        for pointer, spec in zip(pointers, (*self._manifest.inputs, *self._manifest.outputs), strict=True):
+            if not pointer and spec.nbytes:
+                hint = "call the step outside of fake tensor modes"
+                raise ArgumentError(f"the tensor of {spec.name} has no memory", hint=hint)
+
+
+def _make_allocator(home: Framework, spec: TensorSpec, device: Device) -> Allocate:
+    try:
+        return home.allocator(spec, device)
+    except ArgumentError:
+        # The framework lacks the dtype: an error only if the output is made, which donation may spare.
+        def allocate() -> tuple[Any, int]:
+            return home.allocator(spec, device)()
+
+        return allocate

@@ -1,0 +1,163 @@
+"""Running a step on the CPU: its code in a shared object, its threads in the pool of lib/Runtime/CPUPool.cpp."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import tempfile
+import threading
+import weakref
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trainkernel.errors import ArgumentError, ArtifactError, DeviceError
+from trainkernel.manifest import CpuTarget
+from trainkernel.runtime.artifact import Artifact
+from trainkernel.runtime.cpu_features import check_host, default_workers
+from trainkernel.runtime.frameworks.base import Framework
+from trainkernel.runtime.tensors import Device
+
+_POOL_LIBRARY = "libtrainkernel_cpu.so"
+_POOL_VARIABLE = "TRAINKERNEL_CPU_LIBRARY"
+_POOL_VERSION = 1
+
+
+@lru_cache(maxsize=1)
+def pool_library() -> ctypes.CDLL:
+    """The thread pool, from beside this package, or from where TRAINKERNEL_CPU_LIBRARY says.
+
+    Raises:
+        DeviceError: it is missing or of another version.
+    """
+    path = os.environ.get(_POOL_VARIABLE) or str(Path(__file__).parent / _POOL_LIBRARY)
+    hint = "install trainkernel again: this installation is incomplete"
+    try:
+        library = ctypes.CDLL(path)
+        version = library.tk_cpu_version()
+    except (OSError, AttributeError) as error:
+        raise DeviceError(f"the CPU runtime library cannot be loaded: {error}", hint=hint) from error
+    if version != _POOL_VERSION:
+        raise DeviceError(f"{path} has version {version}", expected=str(_POOL_VERSION), hint=hint)
+    # Plain ints: a c_void_p argument costs ctypes a conversion more.
+    library.tk_cpu_run.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+    library.tk_cpu_run.restype = ctypes.c_int
+    return library
+
+
+def _load_code(artifact: Artifact) -> ctypes.CDLL:
+    # From a private copy of the very bytes that were checked: the next compilation may overwrite the file, which would
+    # change code under our feet, and dlopen would give the old code for a known path.
+    try:
+        with tempfile.NamedTemporaryFile(prefix="trainkernel-", suffix=".so") as copy:
+            copy.write(artifact.data)
+            copy.flush()
+            return ctypes.CDLL(copy.name, mode=os.RTLD_NOW | os.RTLD_LOCAL)
+    except OSError as error:
+        hint = "if temporary files may not be executed, set TMPDIR to a folder whose files may"
+        raise DeviceError(f"{artifact.path} cannot be loaded: {error}", hint=hint) from error
+
+
+class CpuBackend:
+    """One loaded CPU step with its workspace. Launches of one step wait for each other.
+
+    Args:
+        artifact: checked, for the CPU.
+
+    Attributes:
+        device: the CPU.
+        alignment: of tensors, beyond that of their elements, in bytes.
+        num_workers: threads that run the step.
+
+    Raises:
+        DeviceError: this machine cannot run the code.
+        ArtifactError: the file lacks the kernel.
+    """
+
+    device = Device("cpu")
+    alignment = 1
+
+    def __init__(self, artifact: Artifact) -> None:
+        target, kernel = artifact.manifest.target, artifact.manifest.kernel
+        if not isinstance(target, CpuTarget):
+            raise ArtifactError(f"{artifact.path} is for {target.kind}", expected="cpu")
+        check_host(target.arch, target.features)
+        self.num_workers = target.workers or default_workers()
+        self._run: Any = pool_library().tk_cpu_run
+        self._code: ctypes.CDLL | None = _load_code(artifact)
+        try:
+            self._function = ctypes.cast(self._code[kernel.symbol], ctypes.c_void_p).value
+        except AttributeError:
+            raise ArtifactError(
+                f"{artifact.path} has no function {kernel.symbol}", hint="compile the step again"
+            ) from None
+        self._count = len(artifact.manifest.inputs) + len(artifact.manifest.outputs)
+        self._params: Any = (ctypes.c_uint64 * (self._count + 1))()
+        self._params_address = ctypes.addressof(self._params)
+        self._workspace_bytes, self._workspace_align = kernel.workspace_bytes, kernel.workspace_align
+        self.reset()
+        _backends.add(self)
+
+    def reset(self) -> None:
+        """Give the step a fresh lock and workspace; also in a forked child, where both may be in use for ever."""
+        self._lock = threading.Lock()
+        self._workspace = np.zeros(self._workspace_bytes + self._workspace_align, np.uint8)
+        start = int(self._workspace.__array_interface__["data"][0])
+        self._params[self._count] = start + (-start % self._workspace_align)
+
+    def stream(self, explicit: Any, home: Framework) -> int | None:
+        """None: the CPU has no streams.
+
+        Raises:
+            ArgumentError: a stream was given.
+        """
+        if explicit is not None:
+            raise ArgumentError("a stream was given to a step for the CPU", expected="none")
+        return None
+
+    def launch(self, pointers: Sequence[int], stream: int | None) -> None:
+        """Run the step and wait for it, with the GIL released.
+
+        Args:
+            pointers: of the inputs and the outputs.
+            stream: None.
+
+        Raises:
+            DeviceError: the threads cannot be started; nothing was computed then.
+        """
+        with self._lock:
+            if self._code is None:
+                raise ArgumentError("the step is closed", expected="a loaded one")
+            self._params[0 : self._count] = pointers
+            error = self._run(self._function, self._params_address, self.num_workers)
+        if error:
+            hint = "set TRAINKERNEL_NUM_THREADS to fewer threads"
+            raise DeviceError(f"cannot start {self.num_workers} threads: {os.strerror(error)}", hint=hint)
+
+    def finish(self, stream: int | None) -> None:
+        """Nothing to wait for."""
+
+    def close(self) -> None:
+        """Unload the code and free the workspace, when the launch under way, if any, is done."""
+        import _ctypes
+
+        with self._lock:
+            code, self._code = self._code, None
+            if code is not None:
+                self._workspace = np.zeros(0, np.uint8)
+                _ctypes.dlclose(code._handle)
+
+
+_backends: weakref.WeakSet[CpuBackend] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for backend in list(_backends):
+        if backend._code is not None:
+            backend.reset()
+
+
+os.register_at_fork(after_in_child=_after_fork)

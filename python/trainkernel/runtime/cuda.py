@@ -1,0 +1,249 @@
+"""Running a step on an NVIDIA GPU, through the driver API."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from trainkernel.errors import ArgumentError, ArtifactError, DeviceError
+from trainkernel.manifest import CudaTarget, KernelSpec
+from trainkernel.runtime.artifact import Artifact
+from trainkernel.runtime.driver import Driver, get_driver
+from trainkernel.runtime.frameworks.base import Framework
+from trainkernel.runtime.tensors import Device
+
+_LEGACY_STREAM = 1
+_PER_THREAD_STREAM = 2
+#: Clusters of more CTAs than every cluster-capable device supports.
+_PORTABLE_CLUSTER = 8
+
+
+@dataclass(slots=True)
+class _Lane:
+    """What launches on one stream need, or those that one capture records on one stream.
+
+    Attributes:
+        config: the launch configuration, which holds the stream.
+        workspace: address of the workspace; used by one launch at a time, since a stream orders its launches.
+    """
+
+    config: Any
+    workspace: int
+
+
+class CudaBackend:
+    """One loaded GPU step with its workspaces.
+
+    Args:
+        artifact: checked, for CUDA.
+        device: which GPU; see :func:`trainkernel.load`.
+
+    Attributes:
+        device: the GPU.
+        alignment: of tensors, in bytes: the kernels use 16-byte loads.
+
+    Raises:
+        DeviceError: no driver or device, the device is of another architecture or too small.
+        ArtifactError: the file lacks the kernel.
+    """
+
+    alignment = 16
+
+    def __init__(self, artifact: Artifact, device: Any) -> None:
+        target, self._kernel = artifact.manifest.target, artifact.manifest.kernel
+        if not isinstance(target, CudaTarget):
+            raise ArtifactError(f"{artifact.path} is for {target.kind}", expected="cuda")
+        self._driver = driver = get_driver()
+        index = _ordinal(device, driver)
+        self.device = Device("cuda", index)
+        _check_architecture(target, driver, index)
+        _check_kernel_limits(self._kernel, driver, index)
+        self._lock = threading.Lock()
+        self._lanes: dict[tuple[int, int], _Lane] = {}
+        self._spare: list[int] = []
+        self._allocations: list[int] = []
+        self._pack_parameters(len(artifact.manifest.inputs) + len(artifact.manifest.outputs))
+        self._context = driver.retain_context(index)
+        self._module: int | None = None
+        try:
+            with driver.context(self._context):
+                self._load(artifact)
+        except BaseException:
+            self.close()
+            raise
+
+    def _pack_parameters(self, count: int) -> None:
+        # One array of parameters and one of pointers to them; the driver copies the parameters at the launch.
+        self._count = count
+        self._params: Any = (ctypes.c_uint64 * (count + 1))()
+        start = ctypes.addressof(self._params)
+        self._param_pointers = (ctypes.c_uint64 * (count + 1))(*(start + 8 * i for i in range(count + 1)))
+        self._params_address = ctypes.addressof(self._param_pointers)
+
+    def _load(self, artifact: Artifact) -> None:
+        driver, kernel = self._driver, self._kernel
+        self._module = driver.load_module(artifact.data)
+        try:
+            function = driver.function(self._module, kernel.symbol)
+        except DeviceError as error:
+            raise ArtifactError(
+                f"{artifact.path} has no kernel {kernel.symbol}", hint="compile the step again"
+            ) from error
+        driver.set_limits(function, kernel.shared_bytes, big_cluster=math.prod(kernel.cluster) > _PORTABLE_CLUSTER)
+        _check_residency(kernel, driver, function, self.device.index)
+        self._function = driver.function_handle(function)
+        # The first stream's workspace is made here, so that too little memory shows now and not in the training loop.
+        self._spare.append(self._make_workspace())
+
+    def _make_workspace(self) -> int:
+        # cuMemAlloc aligns to 256 bytes; a manifest may ask for more.
+        size, align = self._kernel.workspace_bytes, self._kernel.workspace_align
+        pointer = self._driver.allocate_zeroed(max(size, 1) + (align if align > 256 else 0))
+        self._allocations.append(pointer)
+        return pointer + (-pointer % align)
+
+    def stream(self, explicit: Any, home: Framework) -> int:
+        """The handle of the stream to launch on; 0 is the legacy default stream.
+
+        Raises:
+            ArgumentError: the given object is no stream.
+        """
+        handle = home.current_stream(self.device.index) if explicit is None else _stream_handle(explicit)
+        return 0 if handle == _LEGACY_STREAM else handle
+
+    def launch(self, pointers: Sequence[int], stream: int | None) -> None:
+        """Launch the step; returns at once.
+
+        Args:
+            pointers: of the inputs and the outputs.
+            stream: its handle.
+
+        Raises:
+            DeviceError: the launch failed, or there is no memory for another workspace.
+        """
+        driver, handle = self._driver, stream or 0
+        if self._module is None:
+            raise ArgumentError("the step is closed", expected="a loaded one")
+        with self._lock, driver.context(self._context):
+            # A capture has a workspace of its own: its graph may be replayed on any stream, at any time. The per-thread
+            # default stream is one handle for many streams.
+            capture = driver.capture(handle)
+            key = (driver.stream_id(handle) if handle == _PER_THREAD_STREAM else handle, capture)
+            lane = self._lanes.get(key)
+            if lane is None:
+                lane = self._make_lane(key, handle)
+            self._params[0 : self._count] = pointers
+            self._params[self._count] = lane.workspace
+            driver.launch(lane.config, self._function, self._params_address)
+
+    def _make_lane(self, key: tuple[int, int], handle: int) -> _Lane:
+        workspace = self._spare.pop() if self._spare else self._make_workspace()
+        lane = self._lanes[key] = _Lane(self._driver.make_config(self._kernel, handle), workspace)
+        return lane
+
+    def finish(self, stream: int | None) -> None:
+        """Wait for a stream, unless it is being captured."""
+        with self._driver.context(self._context):
+            if not self._driver.capture(stream or 0):
+                self._driver.synchronize(stream or 0)
+
+    def close(self) -> None:
+        """Unload the code and free the workspaces, when the work on the device is done."""
+        with self._lock:
+            module, self._module = self._module, None
+            if not self._context:
+                return
+            with self._driver.context(self._context):
+                while self._allocations:
+                    self._driver.free(self._allocations.pop())  # Waits for the work on the device.
+                if module is not None:
+                    self._driver.unload_module(module)
+            self._context = 0
+            self._lanes.clear()
+            self._driver.release_context(self.device.index)
+
+
+def _ordinal(device: Any, driver: Driver) -> int:
+    """The ordinal that the argument ``device`` of load means."""
+    if device is None:
+        current = driver.current_device()
+        return 0 if current is None else current
+    kind, index = getattr(device, "type", None), getattr(device, "index", None)
+    if isinstance(device, str):
+        kind, _, text = device.partition(":")
+        index = int(text) if text.isdecimal() else None if not text else -1
+    elif isinstance(device, int) and not isinstance(device, bool):
+        kind, index = "cuda", device
+    elif isinstance(device, Device):
+        kind, index = device.kind, device.index
+    if kind != "cuda" or (index is not None and (not isinstance(index, int) or index < 0)):
+        raise ArgumentError(f"device is {device!r}", expected='a GPU, such as 0 or "cuda:0"')
+    count = driver.device_count()
+    if index is not None and index >= count:
+        raise DeviceError(f"there is no device cuda:{index}", expected=f"0 to {count - 1}")
+    return _ordinal(None, driver) if index is None else index
+
+
+def _check_architecture(target: CudaTarget, driver: Driver, index: int) -> None:
+    major = driver.attribute(index, "COMPUTE_CAPABILITY_MAJOR")
+    minor = driver.attribute(index, "COMPUTE_CAPABILITY_MINOR")
+    if not target.runs_on(major, minor):
+        wanted = "{}.{}".format(*target.capability)
+        suffix = " exactly" if target.arch.endswith("a") else f" or a later {wanted.partition('.')[0]}.x"
+        raise DeviceError(
+            f"cuda:{index} ({driver.device_name(index)}) has compute capability {major}.{minor}",
+            expected=f"{wanted}{suffix} for a step compiled for {target.arch}",
+            hint="choose another device with load(..., device=), or compile the step for this one",
+        )
+
+
+def _check_kernel_limits(kernel: KernelSpec, driver: Driver, index: int) -> None:
+    subject = f"cuda:{index} ({driver.device_name(index)})"
+    hint = "compile the step for this device"
+    shared = driver.attribute(index, "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
+    if kernel.shared_bytes > shared:
+        expected = f"the {kernel.shared_bytes} that the step needs"
+        raise DeviceError(f"{subject} has {shared} bytes of shared memory for a CTA", expected=expected, hint=hint)
+    if kernel.cooperative and not driver.attribute(index, "COOPERATIVE_LAUNCH"):
+        raise DeviceError(f"{subject} has no cooperative launch", expected="one", hint=hint)
+    if kernel.cluster != (1, 1, 1) and not driver.attribute(index, "CLUSTER_LAUNCH"):
+        raise DeviceError(f"{subject} has no clusters", expected=f"clusters of {math.prod(kernel.cluster)}", hint=hint)
+
+
+def _check_residency(kernel: KernelSpec, driver: Driver, function: int, index: int) -> None:
+    """Refuse a step whose CTAs wait for each other on a device that cannot hold them all at once."""
+    name = f"cuda:{index} ({driver.device_name(index)})"
+    hint = "compile the step for this device, or use a device that is not partitioned (MIG, MPS)"
+    if kernel.cluster != (1, 1, 1):
+        size = math.prod(kernel.cluster)
+        needed = math.prod(kernel.grid) // size if kernel.cooperative else 1
+        config = driver.make_config(replace(kernel, cooperative=False), 0)  # the query knows the cluster alone
+        held, unit = driver.max_clusters(function, config), f"co-resident clusters of {size}"
+    elif kernel.cooperative:
+        needed, unit = math.prod(kernel.grid), "co-resident blocks"
+        held = driver.blocks_per_sm(function, kernel.threads, kernel.shared_bytes)
+        held *= driver.attribute(index, "MULTIPROCESSOR_COUNT")
+    else:
+        return
+    if held < needed:
+        raise DeviceError(f"device {name} holds {held} {unit}", expected=f"the {needed} that the step needs", hint=hint)
+
+
+def _stream_handle(stream: Any) -> int:
+    """A CUstream handle from an int or from any framework's stream object."""
+    if isinstance(stream, int) and not isinstance(stream, bool):
+        return stream
+    protocol = getattr(stream, "__cuda_stream__", None)
+    if protocol is not None:
+        # (version, handle); the first drafts of the protocol had a property instead of a method.
+        return int((protocol() if callable(protocol) else protocol)[1])
+    for name in ("cuda_stream", "ptr", "handle"):
+        handle = getattr(stream, name, None)
+        if isinstance(handle, int):
+            return handle
+    expected = "a CUstream handle, or an object with __cuda_stream__, cuda_stream or ptr"
+    raise ArgumentError(f"stream is a {type(stream).__name__}", expected=expected)

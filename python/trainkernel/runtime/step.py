@@ -1,0 +1,194 @@
+"""A loaded step: the object that the caller calls."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import nullcontext
+from types import TracebackType
+from typing import Any, Protocol
+
+from trainkernel.errors import ArgumentError
+from trainkernel.manifest import Manifest, TensorSpec
+from trainkernel.runtime.artifact import Artifact
+from trainkernel.runtime.binding import Binder, Plan
+from trainkernel.runtime.frameworks.base import Framework
+from trainkernel.runtime.tensors import Device, check_overlap, disjoint
+
+_HERE = nullcontext()
+
+
+class Backend(Protocol):
+    """Where a step runs.
+
+    Attributes:
+        device: the device.
+        alignment: that tensors must have there in bytes, beyond that of their elements.
+    """
+
+    device: Device
+    alignment: int
+
+    def stream(self, explicit: Any, home: Framework) -> int | None:
+        """The handle of the stream to launch on; None on the CPU."""
+        ...
+
+    def launch(self, pointers: Sequence[int], stream: int | None) -> None:
+        """Launch the kernel on the pointers of all inputs and outputs."""
+        ...
+
+    def finish(self, stream: int | None) -> None:
+        """Wait for the launches on a stream, unless it is being captured."""
+        ...
+
+    def close(self) -> None:
+        """Release the code and the workspace."""
+        ...
+
+
+class LoadedStep:
+    """A compiled training step, called like the Python function it was compiled from.
+
+    ``loss, new_state = step(state, x, t)`` takes the function's own arguments, with the tensors of any framework, and
+    returns what it returned, in tensors of the framework of the first argument. The inputs stay as they are, and each
+    call returns fresh tensors; with ``donate=True`` the state is updated in place instead.
+
+    On the CPU a call returns when the step is done; calls of one step from several threads wait for each other, as do
+    all steps of a process. On a GPU a call returns at once and is ordered by the current stream of the caller's
+    framework; it can be captured in a CUDA graph. Each stream, and each capture, has its own workspace, so that
+    launches on different streams may overlap. A captured graph uses the code and a workspace of the step: keep the step
+    as long as the graph. Two copies of one graph must not run at the same time.
+
+    Attributes:
+        manifest: everything that is known of the step.
+        device: where it runs.
+    """
+
+    def __init__(self, artifact: Artifact, backend: Backend) -> None:
+        self.manifest: Manifest = artifact.manifest
+        self.device: Device = backend.device
+        self._path = artifact.path
+        self._backend = backend
+        self._binder = Binder(self.manifest, backend.device, backend.alignment)
+        self._updates = tuple(spec.updates for spec in self.manifest.outputs)
+        self._sizes = tuple(spec.nbytes for spec in self.manifest.inputs)
+        self._donated = frozenset(index for index in self._updates if index is not None)
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """The tensors that the step takes, in the order of its arguments' leaves."""
+        return self.manifest.inputs
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """The tensors that the step returns, in the order of its result's leaves."""
+        return self.manifest.outputs
+
+    def __call__(self, *args: Any, donate: bool = False, stream: Any = None) -> Any:
+        """Run one step.
+
+        Args:
+            args: the function's positional arguments; tensors contiguous, on the step's device, of the compiled shapes
+                and dtypes.
+            donate: update the state in place: the new state in the result is made of the very tensors passed in. They
+                must be writable and overlap no other argument.
+            stream: on a GPU, the stream to launch on instead of the framework's current one: a CUstream handle as an
+                int, or an object with ``__cuda_stream__``, ``cuda_stream`` or ``ptr``. Ordering the inputs and the
+                further use of the results with that stream is up to the caller.
+
+        Returns:
+            What the function returned, e.g. ``(loss, new_state)``.
+
+        Raises:
+            ArgumentError: an argument does not fit; nothing was launched.
+            DeviceError: the launch failed.
+        """
+        binder, backend = self._binder, self._backend
+        leaves = binder.leaves(args)
+        plan = binder.plan(leaves, args)
+        handle = None if stream is None and self.device.kind == "cpu" else backend.stream(stream, plan.home)
+        pointers, owners = binder.pointers(plan, leaves, args, handle)
+        if donate:
+            binder.check_writable(leaves, self._donated, owners)
+            if not disjoint(pointers, self._sizes):
+                check_overlap(pointers, self.manifest.inputs, self._donated)
+        # Outputs belong to the stream that writes them, which may not be the one that the framework allocates for.
+        foreign = stream is not None and handle != plan.home.current_stream(self.device.index)
+        with plan.home.on_stream(handle or 0, self.device.index) if foreign else _HERE:
+            results = self._make_outputs(plan, leaves, pointers, donate)
+        if not all(pointers):
+            binder.check_memory(pointers)
+        backend.launch(pointers, handle)
+        if owners:
+            # Memory that is not reused in the order of this stream must not be let go before the kernel has run.
+            backend.finish(handle)
+        if donate:
+            plan.home.mark_written([leaves[index] for index in self._donated])
+        return binder.build(results)
+
+    def _make_outputs(self, plan: Plan, leaves: Sequence[Any], pointers: list[int], donate: bool) -> list[Any]:
+        if not donate:
+            made = [allocate() for allocate in plan.allocators]
+            pointers += [pointer for _, pointer in made]
+            return [tensor for tensor, _ in made]
+        results = []
+        for allocate, source in zip(plan.allocators, self._updates, strict=True):
+            tensor, pointer = allocate() if source is None else (leaves[source], pointers[source])
+            results.append(tensor)
+            pointers.append(pointer)
+        return results
+
+    def donate(self, *args: Any, stream: Any = None) -> Any:
+        """Run one step and update the state in place: ``step(*args, donate=True)``."""
+        return self(*args, donate=True, stream=stream)
+
+    def close(self) -> None:
+        """Unload the code and free the workspaces. No launch, and no captured graph, may be in use any more."""
+        self._backend.close()
+
+    def __enter__(self) -> LoadedStep:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        manifest = self.manifest
+        where = f"{self.device} ({manifest.target.arch})"
+        signature = f"{manifest.name}({', '.join(manifest.parameters)})"
+        counts = f"{len(manifest.inputs)} inputs, {len(manifest.outputs)} outputs"
+        return f"<trainkernel step {signature} from {os.path.basename(self._path)} on {where}: {counts}>"
+
+
+def load(path: str | os.PathLike[str], *, device: Any = None) -> LoadedStep:
+    """Load a compiled step.
+
+    Args:
+        path: a .cubin or .so file written by tk-compile.
+        device: for a GPU step, which GPU: an ordinal, "cuda:1", or an object such as torch.device; by default that of
+            the calling thread's current CUDA context, or the first. For a CPU step, "cpu" or None.
+
+    Returns:
+        The step, ready to be called.
+
+    Raises:
+        ArtifactError: the file is missing, foreign, damaged, or of a newer version. None of its code has run then.
+        DeviceError: there is no driver or device, or the device cannot run this step.
+    """
+    from trainkernel.runtime import artifact as files
+
+    found = files.read(path)
+    return LoadedStep(found, _make_backend(found, device))
+
+
+def _make_backend(artifact: Artifact, device: Any) -> Backend:
+    # Imported here so that a CPU step needs no CUDA package, and a GPU step no thread pool.
+    if artifact.manifest.target.kind == "cuda":
+        from trainkernel.runtime.cuda import CudaBackend
+
+        return CudaBackend(artifact, device)
+    if device is not None and str(device) != "cpu":
+        raise ArgumentError(f"device is {device!r} for a step compiled for the CPU", expected='"cpu" or None')
+    from trainkernel.runtime.cpu import CpuBackend
+
+    return CpuBackend(artifact)

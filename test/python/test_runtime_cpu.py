@@ -1,0 +1,366 @@
+"""Loading and calling steps on the CPU, with a kernel written by hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runtime_support import ROOT, N, build_pool, build_step, manifest
+from trainkernel.errors import ArgumentError, ArtifactError, DeviceError
+from trainkernel.runtime import LoadedStep, load
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The thread pool, built from its source, so that these tests need no installation."""
+    library = build_pool(tmp_path_factory.mktemp("pool"))
+    os.environ["TRAINKERNEL_CPU_LIBRARY"] = str(library)
+    return library
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The artifact of the hand-written step."""
+    return build_step(tmp_path_factory.mktemp("step") / "step.so", json.dumps(manifest()).encode())
+
+
+@pytest.fixture(params=[1, 2, 5])
+def step(path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> LoadedStep:
+    """The step on 1, 2 and 5 workers."""
+    monkeypatch.setenv("TRAINKERNEL_NUM_THREADS", str(request.param))
+    return load(path)
+
+
+@pytest.fixture
+def step2(path: Path, monkeypatch: pytest.MonkeyPatch) -> LoadedStep:
+    """The step on two workers."""
+    monkeypatch.setenv("TRAINKERNEL_NUM_THREADS", "2")
+    return load(path)
+
+
+def example() -> tuple[dict[str, Any], Any]:
+    """Fresh arguments."""
+    state = {"w": torch.arange(N * N, dtype=torch.float32).reshape(N, N), "v": torch.ones(N, dtype=torch.bfloat16)}
+    return state, torch.full((N, N), 2.0)
+
+
+def test_a_call_returns_fresh_tensors_and_leaves_its_inputs(step: LoadedStep) -> None:
+    state, x = example()
+    loss, result = step(state, x, 3)
+    assert type(result) is dict and list(result) == ["n", "new"] and list(result["new"]) == ["w", "v"]
+    assert torch.equal(result["new"]["w"], state["w"] - 1)
+    assert torch.equal(result["new"]["v"], -state["v"])
+    assert loss.shape == () and loss == (state["w"] - 1).sum()
+    assert torch.equal(state["w"], example()[0]["w"])
+    again = step(state, x, 3)[1]
+    assert result["n"] == 1 and again["n"] == 2, "the workspace is zeroed once and kept"
+    assert again["new"]["w"].data_ptr() != result["new"]["w"].data_ptr()
+
+
+def test_donation_updates_the_very_tensors(step: LoadedStep) -> None:
+    state, x = example()
+    before = state["w"].clone()
+    pointer, version = state["w"].data_ptr(), state["w"]._version
+    for call in (partial(step, donate=True), step.donate):
+        loss, result = call(state, x, 3)
+        assert result["new"]["w"] is state["w"] and result["new"]["v"] is state["v"]
+        before -= 1
+        assert torch.equal(state["w"], before) and state["w"].data_ptr() == pointer
+        assert loss == before.sum()
+    assert state["w"]._version == version + 2, "autograd notices writes"
+
+
+def test_numpy_in_gives_numpy_out(path: Path) -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    step = load(path)
+    state = {"w": np.ones((N, N), np.float32), "v": np.ones(N, ml_dtypes.bfloat16)}
+    loss, result = step(state, np.ones((N, N), np.float32), 3)
+    assert type(result["new"]["w"]) is np.ndarray and result["new"]["v"].dtype == ml_dtypes.bfloat16
+    assert np.all(result["new"]["w"] == 0.5) and loss == 0.5 * N * N and np.all(result["new"]["v"] == -1)
+
+
+class Exported:
+    """A tensor that can only be read through DLPack."""
+
+    def __init__(self, tensor: Any, *, legacy: bool = False) -> None:
+        self.tensor, self.legacy = tensor, legacy
+
+    def __dlpack__(self, **options: Any) -> Any:
+        if self.legacy and options:
+            raise TypeError("unexpected keyword argument")
+        return self.tensor.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self.tensor.__dlpack_device__()
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_any_framework_is_read_through_dlpack(step2: LoadedStep, legacy: bool) -> None:
+    state, x = example()
+    loss, result = step2({name: Exported(t, legacy=legacy) for name, t in state.items()}, Exported(x), 3, donate=True)
+    assert result["new"]["w"].tensor is state["w"]
+    assert isinstance(loss, np.ndarray) and loss == (example()[0]["w"] - 1).sum()
+    assert torch.equal(state["v"], -torch.ones(N, dtype=torch.bfloat16))
+
+
+def test_frameworks_may_be_mixed_and_outputs_follow_the_first(step2: LoadedStep) -> None:
+    state, x = example()
+    _, result = step2(state, x.numpy(), 3)
+    assert isinstance(result["new"]["w"], torch.Tensor) and torch.equal(result["new"]["w"], state["w"] - 1)
+
+
+def test_requires_grad_parameters_and_ordered_dicts_are_accepted(step2: LoadedStep) -> None:
+    state, x = example()
+    ordered = OrderedDict(v=state["v"].requires_grad_(), w=torch.nn.Parameter(state["w"]))
+    _, result = step2(ordered, x, 3)
+    assert not result["new"]["w"].requires_grad and torch.equal(result["new"]["w"], state["w"] - 1)
+    _, result = step2(ordered, x, 3, donate=True)
+    assert result["new"]["w"] is ordered["w"]
+
+
+def changed(**leaves: Any) -> tuple[Any, ...]:
+    state, x = example()
+    return {**state, **{k: v for k, v in leaves.items() if k in state}}, leaves.get("x", x), leaves.get("n", 3)
+
+
+def fake() -> Any:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        return torch.ones(N, N)
+
+
+BAD_ARGUMENTS: list[tuple[str, Callable[[], tuple[Any, ...]], str]] = [
+    (
+        "dtype",
+        lambda: changed(w=torch.ones(N, N, dtype=torch.float64)),
+        r"state\['w'\] has dtype float64, expected float32",
+    ),
+    ("numpy dtype", lambda: changed(x=np.ones((N, N))), "argument x has dtype float64, expected float32"),
+    ("byte order", lambda: changed(x=np.ones((N, N), ">f4")), "argument x has dtype >f4, expected float32"),
+    ("shape", lambda: changed(x=torch.ones(N, 3)), r"argument x has shape \(64, 3\), expected \(64, 64\)"),
+    ("rank", lambda: changed(x=torch.ones(())), r"argument x has shape \(\), expected"),
+    (
+        "strides",
+        lambda: changed(x=torch.ones(N, N).t()),
+        r"x has strides \(1, 64\), expected row-major.*\n.*contiguous\(\)",
+    ),
+    ("expanded", lambda: changed(x=torch.ones(()).expand(N, N)), r"x has strides \(0, 0\)"),
+    ("numpy strides", lambda: changed(x=np.ones((N, N), np.float32).T), r"x has strides \(1, 64\)"),
+    ("numpy field", lambda: changed(x=np.ones((N, N), "f4,i1")["f0"]), "odd distances"),
+    ("device", lambda: changed(x=torch.ones(N, N, device="meta")), "argument x is on meta:0, expected cpu"),
+    (
+        "alignment",
+        lambda: changed(x=np.ones(4 * N * N + 1, np.uint8)[1:].view(np.float32).reshape(N, N)),
+        "4-byte alignment",
+    ),
+    ("sparse", lambda: changed(x=torch.ones(N, N).to_sparse()), "argument x has layout torch.sparse_coo"),
+    ("fake", lambda: changed(x=fake()), "argument x is a FakeTensor"),
+    ("negated", lambda: changed(x=torch._neg_view(torch.ones(N, N))), "lazily negated"),
+    ("masked", lambda: changed(x=np.ma.ones((N, N), np.float32)), "argument x is a numpy MaskedArray"),
+    ("scalar", lambda: changed(x=np.float32(1)), "argument x is a numpy float32"),
+    ("foreign", lambda: changed(x=object()), "argument x is a object, expected a tensor"),
+    ("number", lambda: changed(x=1.0), "argument x is 1.0, expected a tensor"),
+    ("none", lambda: changed(w=None), r"argument state\['w'\] is None, expected a tensor"),
+    ("missing", lambda: changed()[:2], "step got 2 arguments, expected 3: state, x, n"),
+    ("too many", lambda: (*changed(), 1), "step got 4 arguments"),
+    ("nothing", lambda: (), "step got 0 arguments"),
+    ("structure", lambda: ([1, 2], *changed()[1:]), "argument state is a list, expected a dict"),
+    ("first leaf", lambda: changed(w=[torch.ones(N, N)]), r"argument state\['w'\] is a list, expected a tensor"),
+    ("keys", lambda: ({"w": 1}, *changed()[1:]), r"argument state has the keys \['w'\], expected \['w', 'v'\]"),
+    ("static", lambda: changed(n=4), "argument n is 4, expected the compile-time constant 3"),
+    ("static type", lambda: changed(n=3.0), "argument n is 3.0, expected the compile-time constant 3"),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), [bad[1:] for bad in BAD_ARGUMENTS], ids=[bad[0] for bad in BAD_ARGUMENTS])
+def test_an_argument_that_does_not_fit_is_refused_by_name(step2: LoadedStep, make: Any, message: str) -> None:
+    step2(*example(), 3)  # so that the fast checks are in place
+    with pytest.raises(ArgumentError, match=message):
+        step2(*make())
+    with pytest.raises(ArgumentError, match=message):
+        load(Path(step2._path))(*make())
+
+
+def test_a_call_inside_a_functional_transform_is_refused(step2: LoadedStep) -> None:
+    state, x = example()
+    with pytest.raises(ArgumentError, match="argument x"):
+        torch.func.vmap(lambda each: step2(state, each, 3)[0])(torch.stack([x, x]))
+
+
+def test_a_stream_is_refused_on_the_cpu(step2: LoadedStep) -> None:
+    with pytest.raises(ArgumentError, match="stream"):
+        step2(*example(), 3, stream=0)
+
+
+def overlapping(first: int, second: int) -> tuple[Any, Any]:
+    memory = torch.zeros(2 * N * N)
+    return memory[first : first + N * N].view(N, N), memory[second : second + N * N].view(N, N)
+
+
+@pytest.mark.parametrize(("first", "second"), [(0, 0), (0, 1), (1, 0), (N * N - 1, 0), (0, N * N - 1)])
+def test_donated_tensors_that_overlap_others_are_refused(step2: LoadedStep, first: int, second: int) -> None:
+    w, x = overlapping(first, second)
+    args = changed(w=w, x=x)
+    step2(*args)  # without donation nothing is written, so that they may overlap
+    with pytest.raises(ArgumentError, match=r"state\['w'\] is donated and shares memory with argument x"):
+        step2(*args, donate=True)
+
+
+def test_donated_neighbours_in_memory_are_accepted(step2: LoadedStep) -> None:
+    w, x = overlapping(0, N * N)
+    assert step2(*changed(w=w, x=x), donate=True)[1]["new"]["w"] is w
+
+
+def test_donated_tensors_must_be_writable(step2: LoadedStep) -> None:
+    array = np.zeros((N, N), np.float32)
+    array.flags.writeable = False
+    args = changed(w=array)
+    with pytest.raises(ArgumentError, match=r"state\['w'\] is donated and read-only"):
+        step2(args[0], args[1].numpy(), 3, donate=True)
+    assert array.sum() == 0
+
+
+def test_calls_from_many_threads_wait_for_each_other(step2: LoadedStep) -> None:
+    state, x = example()
+    counts: list[int] = []
+
+    def work() -> None:
+        for _ in range(50):
+            loss, result = step2(state, x, 3)
+            assert loss == (state["w"] - 1).sum()
+            counts.append(int(result["n"]))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(counts) == list(range(1, 201)), "one launch at a time has the workspace"
+
+
+def test_a_forked_child_builds_its_own_pool(step: LoadedStep) -> None:
+    state, x = example()
+    step(state, x, 3)
+    backend: Any = step._backend
+    with backend._lock:  # another thread might be in a call at the time of the fork
+        child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        # torch's own threads do not survive a fork: only the step computes here.
+        os._exit(0 if step(state, x, 3)[1]["n"].item() == 1 else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert step(state, x, 3)[1]["n"] == 2, "the parent goes on"
+
+
+def test_an_overwritten_file_loads_its_new_code(path: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "step.so"
+    copy.write_bytes(path.read_bytes())
+    old = load(copy)
+    kernel = "void step(void **p, long w, long n, void *c, void (*b)(void *)) { if (!w) *(float *)p[3] = 42; }"
+    build_step(copy, json.dumps(manifest()).encode(), kernel)
+    assert load(copy)(*example(), 3)[0] == 42
+    assert old(*example(), 3)[0] != 42
+
+
+def test_closing_a_step_ends_its_use(path: Path) -> None:
+    with load(path) as step:
+        step(*example(), 3)
+    step.close()
+    with pytest.raises(ArgumentError, match="closed"):
+        step(*example(), 3)
+
+
+def test_a_step_describes_itself(step2: LoadedStep) -> None:
+    expected = "<trainkernel step step(state, x, n) from step.so on cpu (x86-64): 3 inputs, 4 outputs>"
+    assert repr(step2) == expected
+    assert [spec.name for spec in step2.inputs] == ["state['w']", "state['v']", "x"]
+    assert step2.outputs[2].updates == 0 and step2.manifest.name == "step"
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"target": {"kind": "cpu", "arch": "z", "features": ["+sse2", "+avx99"]}}, DeviceError, "CPU lacks avx99"),
+        ({"kernel": {"symbol": "no_such"}}, ArtifactError, "no function no_such"),
+    ],
+)
+def test_a_step_that_cannot_run_here_is_refused(tmp_path: Path, changes: Any, error: Any, message: str) -> None:
+    built = build_step(tmp_path / "step.so", json.dumps(manifest(**changes)).encode())
+    with pytest.raises(error, match=message):
+        load(built)
+
+
+def test_a_step_with_unresolved_symbols_is_refused(tmp_path: Path) -> None:
+    built = build_step(
+        tmp_path / "a.so", json.dumps(manifest()).encode(), "void gone(void); void step(void) { gone(); }"
+    )
+    with pytest.raises(DeviceError, match="cannot be loaded"):
+        load(built)
+
+
+def test_a_device_other_than_the_cpu_is_refused(path: Path) -> None:
+    load(path, device="cpu")
+    with pytest.raises(ArgumentError, match="device is 'cuda'"):
+        load(path, device="cuda")
+
+
+def test_a_step_compiled_for_a_number_of_workers_gets_it(tmp_path: Path) -> None:
+    target = {"kind": "cpu", "arch": "x86-64", "features": [], "workers": 3}
+    step = load(build_step(tmp_path / "step.so", json.dumps(manifest(target=target)).encode()))
+    backend: Any = step._backend
+    assert backend.num_workers == 3
+    step(*example(), 3)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "many", "1.5", "99999999999999999999"])
+def test_a_malformed_number_of_threads_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("TRAINKERNEL_NUM_THREADS", text)
+    with pytest.raises(DeviceError, match="TRAINKERNEL_NUM_THREADS is"):
+        load(path)
+
+
+def test_numpy_calls_import_neither_torch_nor_mlir(tmp_path: Path, pool: Path) -> None:
+    inputs = manifest()["inputs"]
+    inputs[1]["dtype"] = "float16"
+    outputs = manifest()["outputs"]
+    outputs[3]["dtype"] = "float16"
+    built = build_step(tmp_path / "step.so", json.dumps(manifest(inputs=inputs, outputs=outputs)).encode())
+    code = f"""
+import sys, numpy as np
+import trainkernel.runtime
+step = trainkernel.runtime.load({str(built)!r})
+x = np.ones((64, 64), np.float32)
+loss, result = step({{"w": x, "v": np.ones(64, np.float16)}}, x, 3)
+assert loss == 0.5 * 64 * 64 and np.all(result["new"]["v"] == -1)
+bad = [name for name in sys.modules if name.split(".")[0] in ("torch", "mlir", "torch_mlir", "cuda", "jax", "cupy")]
+assert not bad, bad
+"""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "TRAINKERNEL_CPU_LIBRARY": str(pool)}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+
+
+def test_an_output_that_the_framework_cannot_hold_is_refused_by_name(
+    step2: LoadedStep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    state, x = example()
+    args = ({"w": state["w"].numpy(), "v": state["v"]}, x.numpy(), 3)
+    with pytest.raises(ArgumentError, match=r"numpy has no bfloat16\n.*pip install ml_dtypes"):
+        step2(*args)
+    step2.donate(*args)  # makes no bfloat16 tensor
+    assert torch.equal(state["w"], example()[0]["w"] - 1)

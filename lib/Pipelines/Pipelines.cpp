@@ -7,6 +7,8 @@
 #include "lib/Pipelines/Pipelines.h"
 
 #include "dialects/Megakernel/MegakernelDialect.h"
+#include "lib/Conversion/CPUEntry/CPUEntry.h"
+#include "lib/Conversion/MegakernelToCPU/MegakernelToCPU.h"
 #include "lib/Conversion/MegakernelToGPU/MegakernelToGPU.h"
 #include "lib/Transforms/CheckSchedule/CheckSchedule.h"
 #include "lib/Transforms/CommitState/CommitState.h"
@@ -112,6 +114,39 @@ static void buildLowerToCuda(OpPassManager &pm, const CudaOptions &options) {
   pm.addPass(createGpuNVVMAttachTarget(target));
 }
 
+namespace {
+struct CpuOptions : PassPipelineOptions<CpuOptions> {
+  PassOptions::Option<int64_t> vectorBits{*this, "vector-bits", llvm::cl::desc("256 or 512"), llvm::cl::init(512)};
+};
+} // namespace
+
+static void buildLowerToCpu(OpPassManager &pm, const CpuOptions &options) {
+  ConvertMegakernelToCPUOptions toCpu;
+  toCpu.vectorBits = options.vectorBits;
+  pm.addPass(createConvertMegakernelToCPU(toCpu));
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+  pm.addPass(createLoopInvariantCodeMotionPass());
+  pm.addPass(createSCFToControlFlowPass());
+  pm.addPass(memref::createExpandStridedMetadataPass());
+  pm.addPass(createLowerAffinePass());
+  pm.addPass(createConvertVectorToLLVMPass());
+  pm.addPass(createConvertMathToLLVMPass());
+  // What LLVM has no intrinsic for is a call into the C library's math functions.
+  pm.addPass(createConvertMathToLibmPass());
+  pm.addPass(createFinalizeMemRefToLLVMConversionPass());
+  ConvertFuncToLLVMPassOptions toLLVM;
+  toLLVM.useBarePtrCallConv = true;
+  pm.addPass(createConvertFuncToLLVMPass(toLLVM));
+  pm.addPass(createArithToLLVMConversionPass());
+  pm.addPass(createConvertControlFlowToLLVMPass());
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+  pm.addPass(createReconcileUnrealizedCastsPass());
+  pm.addPass(createTkEmitCPUEntry());
+  pm.addPass(createTkEmbedManifest());
+}
+
 void mlir::megakernel::registerPipelines() {
   PassPipelineRegistration<>("tk-import", "from an annotated linalg function to a normalised megakernel.step",
                              buildImport);
@@ -120,4 +155,6 @@ void mlir::megakernel::registerPipelines() {
                                             buildSchedule);
   PassPipelineRegistration<CudaOptions>("tk-lower-to-cuda", "from the scheduled form to a GPU module in NVVM",
                                         buildLowerToCuda);
+  PassPipelineRegistration<CpuOptions>("tk-lower-to-cpu", "from the scheduled form to LLVM for the CPU",
+                                       buildLowerToCpu);
 }

@@ -4,6 +4,8 @@
 
 #include "dialects/Megakernel/MegakernelDialect.h"
 #include "lib/Pipelines/Pipelines.h"
+#include "lib/Conversion/CPUEntry/CPUEntry.h"
+#include "lib/Conversion/MegakernelToCPU/MegakernelToCPU.h"
 #include "lib/Conversion/MegakernelToGPU/MegakernelToGPU.h"
 #include "lib/Transforms/CheckSchedule/CheckSchedule.h"
 #include "lib/Transforms/CommitState/CommitState.h"
@@ -39,6 +41,8 @@ void mlir::megakernel::registerPasses() {
   registerInsertBarriersPasses();
   registerPlanBuffersPasses();
   registerCheckSchedulePasses();
+  registerCPUEntryPasses();
+  registerMegakernelToCPUPasses();
   registerMegakernelToGPUPasses();
   registerPipelines();
 }

@@ -33,6 +33,9 @@ public:
   /// output element. Null after reporting an error.
   Value emitBody(linalg::GenericOp op, ArrayRef<LaneIndex> loops, Value accumulator, unsigned result = 0);
 
+  /// Reads from `buffer`: a scalar with one lane or where no coordinate moves, else a vector.
+  Value load(Location loc, Value buffer, ArrayRef<LaneIndex> indices);
+
   /// Writes `value` (one element, or one per lane) to `buffer`.
   void store(Location loc, Value value, Value buffer, ArrayRef<LaneIndex> indices);
 
@@ -46,7 +49,6 @@ private:
   Value emitGeneric(linalg::GenericOp op, OpResult result, ArrayRef<LaneIndex> indices);
   Value emitView(Operation *op, ArrayRef<LaneIndex> indices);
   Value emitPerLane(Value tensor, ArrayRef<LaneIndex> indices);
-  Value load(Location loc, Value buffer, ArrayRef<LaneIndex> indices);
   Value cloneOp(Operation &op, IRMapping &mapping);
   std::optional<SmallVector<LaneIndex>> sourceIndices(Operation *view, ArrayRef<LaneIndex> indices);
 

@@ -7,12 +7,10 @@
 
 #include "lib/Conversion/MegakernelToGPU/CtaContext.h"
 
-#include "mlir/Analysis/SliceAnalysis.h"
+#include "lib/Conversion/Common/Combiner.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/IR/IRMapping.h"
 
 using namespace mlir;
 using namespace mlir::megakernel;
@@ -28,12 +26,10 @@ public:
   LogicalResult run();
 
 private:
-  LogicalResult findCombiners();
   void splitThreads();
   FailureOr<SmallVector<Value>> reduceOwnPart(ArrayRef<LaneIndex> outputs);
   SmallVector<Value> combineParts(ValueRange partials);
   SmallVector<LaneIndex> loopsAt(ArrayRef<LaneIndex> outputs, Value reduced);
-  Value combine(unsigned result, Value a, Value b);
   LogicalResult finish(ArrayRef<LaneIndex> outputs, ValueRange totals);
 
   const CtaContext &context;
@@ -42,8 +38,7 @@ private:
   OpBuilder &builder;
   Location loc;
   IndexMath math;
-  SmallVector<Operation *> combiners;
-  SmallVector<TypedAttr> identities;
+  Combiners combiners;
   int64_t reducedElements = 1, outputsPerTile = 1;
   /// Threads per output, and this thread's output and part.
   int64_t parts = 1;
@@ -51,21 +46,6 @@ private:
   SmallVector<int64_t> scratchShape;
 };
 } // namespace
-
-LogicalResult ReductionEmitter::findCombiners() {
-  for (unsigned i = 0, e = op->getNumResults(); i < e; ++i) {
-    SmallVector<Operation *> combinerOps;
-    Value reduced = matchReduction(op.getRegionOutputArgs(), i, combinerOps);
-    std::optional<TypedAttr> identity;
-    if (reduced && combinerOps.size() == 1)
-      identity = arith::getNeutralElement(combinerOps.front());
-    if (!identity)
-      return op.emitError("a reduction whose combiner is not a single associative op is not supported");
-    combiners.push_back(combinerOps.front());
-    identities.push_back(*identity);
-  }
-  return success();
-}
 
 // Lanes of a warp lie along whatever is contiguous in memory: the reduction, or the outputs.
 void ReductionEmitter::splitThreads() {
@@ -97,9 +77,7 @@ SmallVector<LaneIndex> ReductionEmitter::loopsAt(ArrayRef<LaneIndex> outputs, Va
 }
 
 FailureOr<SmallVector<Value>> ReductionEmitter::reduceOwnPart(ArrayRef<LaneIndex> outputs) {
-  SmallVector<Value> initial;
-  for (TypedAttr identity : identities)
-    initial.push_back(arith::ConstantOp::create(builder, loc, identity));
+  SmallVector<Value> initial = combiners.initial(builder, loc, 1);
   auto loop = scf::ForOp::create(builder, loc, part, math.constant(reducedElements), math.constant(parts), initial);
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(loop.getBody());
@@ -113,13 +91,6 @@ FailureOr<SmallVector<Value>> ReductionEmitter::reduceOwnPart(ArrayRef<LaneIndex
   }
   scf::YieldOp::create(builder, loc, next);
   return SmallVector<Value>(loop.getResults());
-}
-
-Value ReductionEmitter::combine(unsigned result, Value a, Value b) {
-  IRMapping mapping;
-  mapping.map(combiners[result]->getOperand(0), a);
-  mapping.map(combiners[result]->getOperand(1), b);
-  return builder.clone(*combiners[result], mapping)->getResult(0);
 }
 
 // A tree over the parts of each output; part 0 ends with the total.
@@ -138,7 +109,7 @@ SmallVector<Value> ReductionEmitter::combineParts(ValueRange partials) {
     Value other = math.rem(math.add(part, half), parts);
     for (auto [index, memory] : llvm::enumerate(scratch)) {
       Value value = memref::LoadOp::create(builder, loc, memory, ValueRange{other, output});
-      totals[index] = combine(index, totals[index], value);
+      totals[index] = combiners.combine(builder, loc, index, totals[index], value);
     }
     context.barrier(loc);
   }
@@ -151,14 +122,16 @@ LogicalResult ReductionEmitter::finish(ArrayRef<LaneIndex> outputs, ValueRange t
     Value init = emitter.emit(op.getDpsInits()[i], outputs);
     if (!init)
       return failure();
-    emitter.bind(op->getResult(i), combine(i, init, totals[i]));
+    emitter.bind(op->getResult(i), combiners.combine(builder, loc, i, init, totals[i]));
   }
   return emitResults(emitter, domain, outputs);
 }
 
 LogicalResult ReductionEmitter::run() {
-  if (failed(findCombiners()))
+  FailureOr<Combiners> found = Combiners::get(op);
+  if (failed(found))
     return failure();
+  combiners = *found;
   splitThreads();
   return context.forEachTile(domain, [&](ArrayRef<LaneIndex> origin) -> LogicalResult {
     SmallVector<LaneIndex> outputs;

@@ -1,0 +1,49 @@
+//===- CPUEntry.cpp - the C entry point of a CPU step ---------------------===//
+
+#include "lib/Conversion/CPUEntry/CPUEntry.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/BuiltinOps.h"
+
+namespace mlir::megakernel {
+#define GEN_PASS_DEF_TKEMITCPUENTRY
+#include "lib/Conversion/CPUEntry/CPUEntry.h.inc"
+} // namespace mlir::megakernel
+
+using namespace mlir;
+
+// Parameters of the worker function that are no buffers: worker, number of workers, context, barrier.
+static constexpr unsigned numControlParameters = 4;
+
+static void emitEntry(LLVM::LLVMFuncOp worker, StringAttr name) {
+  OpBuilder builder(worker);
+  Location loc = worker.getLoc();
+  auto pointer = LLVM::LLVMPointerType::get(builder.getContext());
+  Type i64 = builder.getI64Type();
+  auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(builder.getContext()),
+                                          {pointer, i64, i64, pointer, pointer});
+  auto entry = LLVM::LLVMFuncOp::create(builder, loc, name, type);
+  Block *block = entry.addEntryBlock(builder);
+  builder.setInsertionPointToStart(block);
+  SmallVector<Value> arguments;
+  for (unsigned i = 0, e = worker.getNumArguments() - numControlParameters; i < e; ++i) {
+    Value slot = LLVM::GEPOp::create(builder, loc, pointer, pointer, block->getArgument(0), ArrayRef<LLVM::GEPArg>{i});
+    arguments.push_back(LLVM::LoadOp::create(builder, loc, pointer, slot));
+  }
+  llvm::append_range(arguments, block->getArguments().drop_front());
+  LLVM::CallOp::create(builder, loc, worker, arguments);
+  LLVM::ReturnOp::create(builder, loc, ValueRange());
+}
+
+namespace {
+struct CPUEntryPass : public megakernel::impl::TkEmitCPUEntryBase<CPUEntryPass> {
+  void runOnOperation() override {
+    for (auto function : llvm::make_early_inc_range(getOperation().getOps<LLVM::LLVMFuncOp>()))
+      if (auto name = function->getAttrOfType<StringAttr>("megakernel.entry")) {
+        function->removeAttr("megakernel.entry");
+        function.setLinkage(LLVM::Linkage::Internal);
+        emitEntry(function, name);
+      }
+  }
+};
+} // namespace

@@ -1,0 +1,127 @@
+//===- MegakernelToCPU.cpp - the worker function of a CPU step ------------===//
+
+#include "lib/Conversion/MegakernelToCPU/MegakernelToCPU.h"
+
+#include "lib/Conversion/Common/Describe.h"
+#include "lib/Conversion/MegakernelToCPU/WorkerContext.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/IR/IRMapping.h"
+
+namespace mlir::megakernel {
+#define GEN_PASS_DEF_CONVERTMEGAKERNELTOCPU
+#include "lib/Conversion/MegakernelToCPU/MegakernelToCPU.h.inc"
+} // namespace mlir::megakernel
+
+using namespace mlir;
+using namespace mlir::megakernel;
+
+namespace {
+class KernelLowering {
+public:
+  KernelLowering(KernelOp kernel, int64_t lanes) : kernel(kernel), lanes(lanes), builder(kernel) {}
+
+  LogicalResult run() {
+    kernel.walk([&](TileOp tile) { scratchBytes = std::max(scratchBytes, scratchBytesOf(TileDomain(tile))); });
+    if (failed(describeKernel(kernel->getParentOfType<ModuleOp>(), kernel, /*sharedBytes=*/0, workspaceBytes())))
+      return failure();
+    createFunction();
+    for (Operation &op : kernel.getBody().front())
+      if (failed(lower(op)))
+        return failure();
+    kernel.erase();
+    return success();
+  }
+
+private:
+  int64_t workspaceBytes() { return std::max<int64_t>(64, kernel.getArenaBytes().value_or(0)); }
+  void createFunction();
+  LogicalResult lower(Operation &op);
+  LogicalResult lowerTile(TileOp tile);
+
+  KernelOp kernel;
+  int64_t lanes, scratchBytes = 64;
+  OpBuilder builder;
+  IRMapping buffers;
+  std::optional<WorkerContext> context;
+};
+} // namespace
+
+void KernelLowering::createFunction() {
+  Location loc = kernel.getLoc();
+  auto pointer = LLVM::LLVMPointerType::get(builder.getContext());
+  SmallVector<Type> types(kernel.getArgumentTypes());
+  types.push_back(MemRefType::get(workspaceBytes(), builder.getI8Type()));
+  types.append({builder.getIndexType(), builder.getIndexType(), pointer, pointer});
+  auto function = func::FuncOp::create(builder, loc, (kernel.getSymName() + "_worker").str(),
+                                       builder.getFunctionType(types, {}));
+  function->setAttr("megakernel.entry", kernel.getSymNameAttr());
+  Block *entry = function.addEntryBlock();
+  builder.setInsertionPointToStart(entry);
+  for (auto [index, argument] : llvm::enumerate(kernel.getArguments()))
+    buffers.map(argument, entry->getArgument(index));
+  auto scratchType = MemRefType::get(scratchBytes, builder.getI8Type());
+  Value scratch = memref::AllocaOp::create(builder, loc, scratchType, builder.getI64IntegerAttr(64));
+  auto control = entry->getArguments().take_back(5);
+  context.emplace(WorkerContext{builder, control[1], control[2], control[3], control[4], control[0], scratch, lanes});
+}
+
+LogicalResult KernelLowering::lower(Operation &op) {
+  Location loc = op.getLoc();
+  if (auto buffer = dyn_cast<BufferOp>(op)) {
+    if (!buffer.getOffset())
+      return buffer.emitError("buffer has no offset, expected 'tk-plan-buffers' to have run");
+    Value offset = context->math(loc).constant(*buffer.getOffset());
+    buffers.map(buffer.getResult(), memref::ViewOp::create(builder, loc, buffer.getType(), context->workspace, offset,
+                                                           ValueRange()).getResult());
+    return success();
+  }
+  if (isa<BarrierOp>(op)) {
+    // A CTA is a worker, so the barrier of every scope that joins all CTAs joins all workers.
+    context->barrier(loc);
+    return success();
+  }
+  if (auto phase = dyn_cast<PhaseOp>(op)) {
+    for (auto tile : phase.getBody().front().getOps<TileOp>())
+      if (failed(lowerTile(tile)))
+        return failure();
+    return success();
+  }
+  if (isa<ReturnOp>(op)) {
+    func::ReturnOp::create(builder, loc);
+    return success();
+  }
+  if (isa<CommitOp>(op))
+    return op.emitError("commit is not resolved, expected 'tk-commit-state' to have run");
+  builder.clone(op, buffers);
+  return success();
+}
+
+LogicalResult KernelLowering::lowerTile(TileOp tile) {
+  for (OpOperand &operand : tile->getOpOperands())
+    operand.set(buffers.lookupOrDefault(operand.get()));
+  TileDomain domain(tile);
+  if (domain.numTiles == 0)
+    return success();
+  if (!domain.region.reduction)
+    return emitPointwise(*context, domain);
+  return domain.region.isContraction() ? emitContraction(*context, domain) : emitReduction(*context, domain);
+}
+
+namespace {
+struct ConvertMegakernelToCPUPass
+    : public megakernel::impl::ConvertMegakernelToCPUBase<ConvertMegakernelToCPUPass> {
+  using ConvertMegakernelToCPUBase::ConvertMegakernelToCPUBase;
+
+  void runOnOperation() override {
+    if (vectorBits != 256 && vectorBits != 512) {
+      getOperation().emitError() << "vector-bits is " << vectorBits << ", expected 256 or 512";
+      return signalPassFailure();
+    }
+    for (auto kernel : llvm::make_early_inc_range(getOperation().getOps<KernelOp>()))
+      if (failed(KernelLowering(kernel, vectorBits / 32).run()))
+        return signalPassFailure();
+  }
+};
+} // namespace

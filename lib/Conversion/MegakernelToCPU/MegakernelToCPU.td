@@ -1,0 +1,17 @@
+include "mlir/Pass/PassBase.td"
+
+def ConvertMegakernelToCPU : Pass<"convert-megakernel-to-cpu", "::mlir::ModuleOp"> {
+  let summary = "generate the worker function of a CPU step from the scheduled form";
+  let description = [{
+    Needs a kernel that `tk-check-schedule` accepts. Leaves a function that every worker of a thread pool runs: a CTA
+    is a worker, phases are loops over the worker's tiles, every barrier joins all workers. Inner loops are vectors of
+    `vector-bits`; contractions pack their operands as float32 into the worker's own scratch and multiply there.
+
+    Fails on a body that has no vector form, naming the op.
+  }];
+  let options = [
+    Option<"vectorBits", "vector-bits", "int64_t", "512", "Width of a vector register in bits: 256 or 512">
+  ];
+  let dependentDialects = ["::mlir::func::FuncDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect",
+                           "::mlir::memref::MemRefDialect", "::mlir::LLVM::LLVMDialect"];
+}

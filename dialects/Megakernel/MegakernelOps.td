@@ -211,7 +211,7 @@ def Megakernel_BufferOp : Megakernel_Op<"buffer", [Pure, ParentOneOf<["KernelOp"
     ```
   }];
   let arguments = (ins OptionalAttr<I64Attr>:$offset);
-  let results = (outs AnyMemRef:$result);
+  let results = (outs MemRefRankOf<[AnyType], [0, 1, 2, 3, 4, 5, 6, 7, 8]>:$result);
   let assemblyFormat = "attr-dict `:` type($result)";
   let hasVerifier = 1;
 }

@@ -30,6 +30,33 @@ static ArrayRef<int64_t> shapeOf(Value value) { return cast<RankedTensorType>(va
 FusionPlan::FusionPlan(StepOp step) {
   for (auto op : step.getBody().front().getOps<GenericOp>())
     place(op);
+  for (unsigned group = 0; group < groups.size(); ++group)
+    demoteRecomputable(group);
+}
+
+// An epilogue value that only other groups read need not be kept where they can compute it from values that are kept
+// anyway: a relu's mask from its output, for instance.
+void FusionPlan::demoteRecomputable(unsigned group) {
+  auto isReadOutside = [&](Value value, Operation *besides) {
+    return llvm::any_of(value.getUsers(), [&](Operation *user) {
+      return user != besides && (user->getNumResults() == 0 || groupOf(user->getResult(0)) != group);
+    });
+  };
+  SmallVector<Operation *> members = groups[group].ops;
+  for (Operation *op : llvm::reverse(ArrayRef<Operation *>(members).drop_front())) {
+    auto generic = cast<GenericOp>(op);
+    bool isReadInside = llvm::any_of(op->getUsers(), [&](Operation *user) {
+      return user->getNumResults() != 0 && groupOf(user->getResult(0)) == group;
+    });
+    bool isKept = llvm::all_of(generic.getDpsInputs(), [&](Value input) {
+      return groupOf(input) != group || isReadOutside(input, op);
+    });
+    if (isReadInside || !isKept || !mayBeLazy(generic))
+      continue;
+    llvm::erase(groups[group].ops, op);
+    groupOfOp.erase(op);
+    recordLazy(generic);
+  }
 }
 
 std::optional<unsigned> FusionPlan::groupOf(Value value) const {
@@ -81,14 +108,10 @@ void FusionPlan::place(GenericOp op) {
         home.predecessors.insert(other);
     return;
   }
-  if (mayBeLazy(op)) {
-    int64_t cost = bodyCost(op);
-    for (Value operand : op->getOperands())
-      cost += lazyCost(operand);
-    costOfLazy[op] = cost;
-    return;
-  }
-  addGroup(op, reads);
+  if (mayBeLazy(op))
+    recordLazy(op);
+  else
+    addGroup(op, reads);
 }
 
 // A group can take `op` in when some operand is a value of the group read at the very element that is computed,
@@ -130,11 +153,17 @@ int64_t FusionPlan::lazyCost(Value value) const {
 bool FusionPlan::mayBeLazy(GenericOp op) const {
   if (llvm::any_of(op.getResults(), isReturned))
     return false;
+  return costIfLazy(op) <= maxLazyCost;
+}
+
+int64_t FusionPlan::costIfLazy(GenericOp op) const {
   int64_t cost = bodyCost(op);
   for (Value operand : op->getOperands())
     cost += lazyCost(operand);
-  return cost <= maxLazyCost;
+  return cost;
 }
+
+void FusionPlan::recordLazy(GenericOp op) { costOfLazy[op] = costIfLazy(op); }
 
 unsigned FusionPlan::addGroup(GenericOp op, const llvm::SetVector<unsigned> &reads) {
   FusionGroup group;

@@ -45,6 +45,9 @@ private:
   unsigned addGroup(linalg::GenericOp op, const llvm::SetVector<unsigned> &reads);
   void collectGroups(Value value, llvm::SetVector<unsigned> &into) const;
   bool dependsOn(unsigned group, unsigned other) const;
+  void demoteRecomputable(unsigned group);
+  void recordLazy(linalg::GenericOp op);
+  int64_t costIfLazy(linalg::GenericOp op) const;
   int64_t lazyCost(Value value) const;
 
   SmallVector<FusionGroup> groups;

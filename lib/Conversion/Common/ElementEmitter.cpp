@@ -40,8 +40,10 @@ Value ElementEmitter::emit(Value tensor, ArrayRef<LaneIndex> indices) {
 }
 
 Value ElementEmitter::emitUncached(Value tensor, ArrayRef<LaneIndex> indices) {
-  if (auto argument = dyn_cast<BlockArgument>(tensor))
-    return load(tile.getLoc(), tile.getInputs()[argument.getArgNumber()], indices);
+  if (auto argument = dyn_cast<BlockArgument>(tensor)) {
+    Value value = load(tile.getLoc(), tile.getInputs()[argument.getArgNumber()], indices);
+    return getElementTypeOrSelf(tensor.getType()).isInteger(1) ? truthOf(value) : value;
+  }
   Operation *op = tensor.getDefiningOp();
   if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
     auto elements = dyn_cast<SplatElementsAttr>(constant.getValue());
@@ -294,13 +296,20 @@ static SmallVector<Value> laneOf(const IndexMath &math, ArrayRef<LaneIndex> indi
   return own;
 }
 
+// A bool is a byte in memory, as in PyTorch; any byte but zero is true.
+Value ElementEmitter::truthOf(Value byte) {
+  if (getElementTypeOrSelf(byte.getType()).isInteger(1))
+    return byte;
+  Value zero = arith::ConstantOp::create(builder, tile.getLoc(), builder.getZeroAttr(byte.getType()));
+  return arith::CmpIOp::create(builder, tile.getLoc(), arith::CmpIPredicate::ne, byte, zero);
+}
+
 Value ElementEmitter::load(Location loc, Value buffer, ArrayRef<LaneIndex> indices) {
   if (lanes == 1 || allUniform(indices))
     return memref::LoadOp::create(builder, loc, buffer, basesOf(indices));
   auto type = cast<MemRefType>(buffer.getType());
   VectorType vectorType = VectorType::get(lanes, type.getElementType());
-  bool isByteSized = type.getElementTypeBitWidth() >= 8;
-  if (isContiguous(indices) && isByteSized)
+  if (isContiguous(indices))
     return vector::LoadOp::create(builder, loc, vectorType, buffer, basesOf(indices), /*nontemporal=*/false,
                                   alignmentOf(type, indices, lanes));
   IndexMath math(builder, loc);
@@ -311,13 +320,18 @@ Value ElementEmitter::load(Location loc, Value buffer, ArrayRef<LaneIndex> indic
 }
 
 void ElementEmitter::store(Location loc, Value value, Value buffer, ArrayRef<LaneIndex> indices) {
+  Type stored = cast<MemRefType>(buffer.getType()).getElementType();
+  if (getElementTypeOrSelf(value.getType()).isInteger(1) && !stored.isInteger(1)) {
+    Type type = isa<VectorType>(value.getType()) ? Type(VectorType::get(lanes, stored)) : stored;
+    value = arith::ExtUIOp::create(builder, loc, type, value);
+  }
   if (lanes == 1) {
     memref::StoreOp::create(builder, loc, value, buffer, basesOf(indices));
     return;
   }
   value = splat(loc, value);
   auto type = cast<MemRefType>(buffer.getType());
-  if (isContiguous(indices) && type.getElementTypeBitWidth() >= 8) {
+  if (isContiguous(indices)) {
     vector::StoreOp::create(builder, loc, value, buffer, basesOf(indices), /*nontemporal=*/false,
                             alignmentOf(type, indices, lanes));
     return;
@@ -326,4 +340,10 @@ void ElementEmitter::store(Location loc, Value value, Value buffer, ArrayRef<Lan
   for (int64_t lane = 0; lane < lanes; ++lane)
     memref::StoreOp::create(builder, loc, vector::ExtractOp::create(builder, loc, value, lane), buffer,
                             laneOf(math, indices, lane));
+}
+
+MemRefType mlir::megakernel::typeInMemory(MemRefType type) {
+  if (!type.getElementType().isInteger(1))
+    return type;
+  return MemRefType::Builder(type).setElementType(IntegerType::get(type.getContext(), 8));
 }

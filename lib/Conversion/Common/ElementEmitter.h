@@ -49,6 +49,7 @@ private:
   Value emitGeneric(linalg::GenericOp op, OpResult result, ArrayRef<LaneIndex> indices);
   Value emitView(Operation *op, ArrayRef<LaneIndex> indices);
   Value emitPerLane(Value tensor, ArrayRef<LaneIndex> indices);
+  Value truthOf(Value byte);
   Value cloneOp(Operation &op, IRMapping &mapping);
   std::optional<SmallVector<LaneIndex>> sourceIndices(Operation *view, ArrayRef<LaneIndex> indices);
 
@@ -58,6 +59,9 @@ private:
   DenseMap<Value, Value> bound;
   SmallVector<std::pair<Key, Value>> emitted;
 };
+
+/// The buffer type that holds `type` in memory: a bool is a byte.
+MemRefType typeInMemory(MemRefType type);
 
 } // namespace mlir::megakernel
 

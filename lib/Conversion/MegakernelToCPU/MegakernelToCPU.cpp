@@ -51,7 +51,9 @@ private:
 void KernelLowering::createFunction() {
   Location loc = kernel.getLoc();
   auto pointer = LLVM::LLVMPointerType::get(builder.getContext());
-  SmallVector<Type> types(kernel.getArgumentTypes());
+  SmallVector<Type> types;
+  for (Type type : kernel.getArgumentTypes())
+    types.push_back(typeInMemory(cast<MemRefType>(type)));
   types.push_back(MemRefType::get(workspaceBytes(), builder.getI8Type()));
   types.append({builder.getIndexType(), builder.getIndexType(), pointer, pointer});
   auto function = func::FuncOp::create(builder, loc, (kernel.getSymName() + "_worker").str(),
@@ -73,7 +75,7 @@ LogicalResult KernelLowering::lower(Operation &op) {
     if (!buffer.getOffset())
       return buffer.emitError("buffer has no offset, expected 'tk-plan-buffers' to have run");
     Value offset = context->math(loc).constant(*buffer.getOffset());
-    buffers.map(buffer.getResult(), memref::ViewOp::create(builder, loc, buffer.getType(), context->workspace, offset,
+    buffers.map(buffer.getResult(), memref::ViewOp::create(builder, loc, typeInMemory(buffer.getType()), context->workspace, offset,
                                                            ValueRange()).getResult());
     return success();
   }

@@ -56,7 +56,9 @@ void KernelLowering::createFunction() {
   Location loc = kernel.getLoc();
   auto module = gpu::GPUModuleOp::create(builder, loc, (kernel.getSymName() + "_module").str());
   builder.setInsertionPointToStart(&module.getBodyRegion().front());
-  SmallVector<Type> types(kernel.getArgumentTypes());
+  SmallVector<Type> types;
+  for (Type type : kernel.getArgumentTypes())
+    types.push_back(typeInMemory(cast<MemRefType>(type)));
   types.push_back(MemRefType::get(workspaceBytes(), builder.getI8Type()));
   auto function = gpu::GPUFuncOp::create(builder, loc, kernel.getSymName(), builder.getFunctionType(types, {}));
   function->setAttr(gpu::GPUDialect::getKernelFuncAttrName(), builder.getUnitAttr());
@@ -84,7 +86,7 @@ LogicalResult KernelLowering::lower(Operation &op) {
     if (!buffer.getOffset())
       return buffer.emitError("buffer has no offset, expected 'tk-plan-buffers' to have run");
     Value offset = context->math(loc).constant(barrierStateBytes + *buffer.getOffset());
-    buffers.map(buffer.getResult(), memref::ViewOp::create(builder, loc, buffer.getType(), context->workspace, offset,
+    buffers.map(buffer.getResult(), memref::ViewOp::create(builder, loc, typeInMemory(buffer.getType()), context->workspace, offset,
                                                            ValueRange()).getResult());
     return success();
   }

@@ -97,8 +97,7 @@ static void buildLowerToCuda(OpPassManager &pm, const CudaOptions &options) {
   pm.addPass(memref::createExpandStridedMetadataPass());
   pm.addPass(createLowerAffinePass());
   ConvertGpuOpsToNVVMOpsOptions toNVVM;
-  // No buffer of a step has 2^31 elements, and 64-bit indices would double the integer work.
-  toNVVM.indexBitwidth = 32;
+  toNVVM.indexBitwidth = kernelIndexBits;
   toNVVM.useBarePtrCallConv = true;
   pm.addNestedPass<gpu::GPUModuleOp>(createConvertGpuOpsToNVVMOps(toNVVM));
   pm.addNestedPass<gpu::GPUModuleOp>(createConvertVectorToLLVMPass());

@@ -1,11 +1,11 @@
 //===- Barrier.cpp - barriers by scope ------------------------------------===//
 
 #include "lib/Conversion/MegakernelToGPU/CtaContext.h"
+#include "lib/Conversion/MegakernelToGPU/MegakernelToGPU.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
@@ -25,6 +25,17 @@ GRID_WAIT_${:uid}:
   @waiting bra GRID_WAIT_${:uid};
 })";
 
+// The pointer of a buffer in global memory. An index would not do: indices have 32 bits in the kernel. The cast is to
+// what buffers of one dimension become when they are lowered, and folds with that.
+static Value pointerTo(OpBuilder &builder, Location loc, Value buffer) {
+  MLIRContext *context = builder.getContext();
+  Type pointer = LLVM::LLVMPointerType::get(context), index = IntegerType::get(context, kernelIndexBits);
+  Type indices = LLVM::LLVMArrayType::get(index, 1);
+  auto descriptor = LLVM::LLVMStructType::getLiteral(context, {pointer, pointer, index, indices, indices});
+  Value lowered = UnrealizedConversionCastOp::create(builder, loc, descriptor, buffer).getResult(0);
+  return LLVM::ExtractValueOp::create(builder, loc, lowered, 1);
+}
+
 static void emitGridBarrier(const CtaContext &context, Location loc) {
   OpBuilder &builder = context.builder;
   IndexMath math = context.math(loc);
@@ -35,8 +46,7 @@ static void emitGridBarrier(const CtaContext &context, Location loc) {
   {
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointToStart(branch.thenBlock());
-    Value address = memref::ExtractAlignedPointerAsIndexOp::create(builder, loc, context.workspace);
-    Value pointer = arith::IndexCastUIOp::create(builder, loc, builder.getI64Type(), address);
+    Value pointer = pointerTo(builder, loc, context.workspace);
     auto constant = [&](int64_t value) -> Value {
       return arith::ConstantOp::create(builder, loc, builder.getI32IntegerAttr(static_cast<int32_t>(value)));
     };

@@ -143,9 +143,12 @@ def Megakernel_KernelOp : Megakernel_Op<"kernel", [FunctionOpInterface, Isolated
     Arguments are the step's inputs, then its outputs, all as contiguous buffers with the attributes that they
     had on the step. The body runs on every CTA: buffers, phases in program order, barriers, commits.
 
-    `grid` CTAs of `threads` threads run at once, in clusters of `cluster` CTAs. `shared_bytes` is the dynamic
-    shared memory of one CTA, `arena_bytes` the size of the arena that `megakernel.buffer` ops view; both are
-    set when known.
+    `grid` CTAs of `threads` threads run at once, in clusters of `cluster` CTAs. `target` names what the schedule was
+    made for. `shared_bytes` is the dynamic shared memory of one CTA, `arena_bytes` the size of the arena that
+    `megakernel.buffer` ops view. These three are set when known.
+
+    On a CPU a worker thread stands for a CTA, and the runtime chooses how many there are: tile `t` runs on worker
+    `(first_cta + t) mod workers`, and a barrier that joins all CTAs joins all workers.
 
     Constraints:
 
@@ -173,6 +176,7 @@ def Megakernel_KernelOp : Megakernel_Op<"kernel", [FunctionOpInterface, Isolated
                        OptionalAttr<DictArrayAttr>:$arg_attrs,
                        OptionalAttr<DictArrayAttr>:$res_attrs,
                        I64Attr:$grid, I64Attr:$cluster, I64Attr:$threads,
+                       OptionalAttr<StrAttr>:$target,
                        OptionalAttr<I64Attr>:$shared_bytes,
                        OptionalAttr<I64Attr>:$arena_bytes);
   let regions = (region SizedRegion<1>:$body);

@@ -3,7 +3,7 @@
 #include "lib/Conversion/Common/Describe.h"
 
 #include "lib/Analysis/KernelAccesses.h"
-#include "lib/Conversion/Common/TileDomain.h"
+#include "lib/Analysis/TileGeometry.h"
 #include "llvm/Support/JSON.h"
 
 using namespace mlir;
@@ -35,7 +35,7 @@ static int64_t bytesOf(OperandRange buffers) {
 }
 
 static json::Object describeTile(TileOp tile) {
-  TileDomain domain(tile);
+  TileGeometry domain(tile);
   StringRef kind = !domain.region.reduction ? "pointwise" : domain.region.isContraction() ? "contraction" : "reduction";
   json::Array sizes;
   for (int64_t size : tile.getSizes())

@@ -27,34 +27,12 @@ struct ScratchLayout {
   int64_t m, n, k;
 };
 
-struct Loops {
-  explicit Loops(const TileDomain &domain) {
-    FusedRegion region = domain.region;
-    ContractionLoops roles(region);
-    m = roles.m.back();
-    n = roles.n.back();
-    k = roles.k.back();
-    extents = region.reduction.getStaticLoopRanges();
-    sizes.assign(extents.size(), 1);
-    for (auto [loop, size] : llvm::zip(region.parallelLoops, domain.sizes))
-      sizes[loop] = size;
-    for (auto [loop, size] : llvm::zip(region.reductionLoops, domain.reductionSizes)) {
-      sizes[loop] = size;
-      chunkCounts.push_back(llvm::divideCeil(extents[loop], size));
-      numChunks *= chunkCounts.back();
-    }
-  }
-  unsigned m, n, k;
-  SmallVector<int64_t> extents, sizes, chunkCounts;
-  int64_t numChunks = 1;
-};
-
 class ContractionEmitter {
 public:
   ContractionEmitter(const WorkerContext &context, TileDomain &domain)
       : context(context), domain(domain), op(domain.region.reduction), builder(context.builder), loc(op.getLoc()),
-        math(builder, loc), loops(domain), layout(loops.sizes[loops.m], loops.sizes[loops.n],
-                                                  loops.sizes[loops.k]) {
+        math(builder, loc), loops(domain), layout(loops.sizeOf(loops.mLoop), loops.sizeOf(loops.nLoop),
+                                                  loops.sizeOf(loops.kLoop)) {
     // Two vectors of columns; as many rows as leave registers for operands (16 with 256 bits, 32 with 512).
     blockRows = context.lanes >= 16 ? 8 : 4;
     blockVectors = 2;
@@ -80,19 +58,16 @@ private:
         base[loop] = start;
       SmallVector<Value> at = math.delinearize(chunk, loops.chunkCounts);
       for (auto [loop, coordinate] : llvm::zip(domain.region.reductionLoops, at))
-        base[loop] = {math.mul(coordinate, loops.sizes[loop]), 0, loops.sizes[loop]};
-      OpOperand *a = op.getDpsInputOperand(0), *b = op.getDpsInputOperand(1);
-      if (!op.getMatchingIndexingMap(a).isFunctionOfDim(loops.m))
-        std::swap(a, b);
-      if (failed(pack(a, aMemory, loops.m, loops.k, base)) || failed(pack(b, bMemory, loops.k, loops.n, base)))
+        base[loop] = {math.mul(coordinate, loops.sizeOf(loop)), 0, loops.sizeOf(loop)};
+      if (failed(pack(loops.aOperand, aMemory, loops.mLoop, loops.kLoop, base)) || failed(pack(loops.bOperand, bMemory, loops.kLoop, loops.nLoop, base)))
         return failure();
-      LoopRange depth = clip(loops.k, base);
+      LoopRange depth = clip(loops.kLoop, base);
       return multiplyBlocks(chunk, depth);
     });
   }
 
   LoopRange clip(unsigned loop, ArrayRef<LaneIndex> base) {
-    return context.clip(loc, base[loop].base, loops.sizes[loop], loops.extents[loop]);
+    return context.clip(loc, base[loop].base, loops.sizeOf(loop), loops.extentOf(loop));
   }
 
   // Copies an operand's tile to `memory` as float32, reading along what is contiguous in its source.
@@ -194,9 +169,9 @@ private:
       SmallVector<LaneIndex> inTile(2, LaneIndex{math.constant(0), 0, 1});
       for (auto [loop, index, start] : llvm::zip(domain.region.parallelLoops, indices, origin)) {
         LaneIndex local{math.sub(index.base, start.base), index.stride, index.stride ? lanes : 1};
-        if (loop == loops.m)
+        if (loop == loops.mLoop)
           inTile[0] = local;
-        else if (loop == loops.n)
+        else if (loop == loops.nLoop)
           inTile[1] = local;
       }
       ElementEmitter emitter(builder, domain.tile, lanes);
@@ -215,7 +190,7 @@ private:
   OpBuilder &builder;
   Location loc;
   IndexMath math;
-  Loops loops;
+  ContractionGeometry loops;
   ScratchLayout layout;
   int64_t blockRows, blockVectors;
   Value aMemory, bMemory, sums;
@@ -226,8 +201,8 @@ int64_t mlir::megakernel::scratchBytesOf(const TileDomain &domain) {
   FusedRegion region = domain.region;
   if (!region.isContraction())
     return 0;
-  Loops loops(domain);
-  return ScratchLayout(loops.sizes[loops.m], loops.sizes[loops.n], loops.sizes[loops.k]).bytes();
+  ContractionGeometry loops(domain);
+  return ScratchLayout(loops.sizeOf(loops.mLoop), loops.sizeOf(loops.nLoop), loops.sizeOf(loops.kLoop)).bytes();
 }
 
 LogicalResult mlir::megakernel::emitContraction(const WorkerContext &context, TileDomain &domain) {

@@ -23,6 +23,8 @@ public:
   KernelLowering(KernelOp kernel, int64_t lanes) : kernel(kernel), lanes(lanes), builder(kernel) {}
 
   LogicalResult run() {
+    if (kernel.getTarget().value_or("cpu") != "cpu")
+      return kernel.emitError() << "is scheduled for '" << *kernel.getTarget() << "', expected 'cpu'";
     kernel.walk([&](TileOp tile) { scratchBytes = std::max(scratchBytes, scratchBytesOf(TileDomain(tile))); });
     if (failed(describeKernel(kernel->getParentOfType<ModuleOp>(), kernel, /*sharedBytes=*/0, workspaceBytes())))
       return failure();

@@ -5,51 +5,9 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Matchers.h"
-#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace mlir::megakernel;
-
-static bool readsLoop(linalg::GenericOp op, OpOperand *operand, unsigned loop) {
-  return op.getMatchingIndexingMap(operand).isFunctionOfDim(loop);
-}
-
-static bool isMatrixUnitType(Type type) { return type.isBF16() || type.isF16(); }
-
-ContractionPlan::ContractionPlan(const TileDomain &domain) : op(domain.region.reduction), loops([&] {
-  FusedRegion region = domain.region;
-  return ContractionLoops(region);
-}()) {
-  mLoop = loops.m.back();
-  nLoop = loops.n.back();
-  kLoop = loops.k.back();
-  extents = op.getStaticLoopRanges();
-  tileSizes.assign(extents.size(), 1);
-  for (auto [loop, size] : llvm::zip(domain.region.parallelLoops, domain.sizes))
-    tileSizes[loop] = size;
-  for (auto [loop, size] : llvm::zip(domain.region.reductionLoops, domain.reductionSizes)) {
-    tileSizes[loop] = size;
-    chunkCounts.push_back(llvm::divideCeil(extents[loop], size));
-    numChunks *= chunkCounts.back();
-  }
-  aOperand = op.getDpsInputOperand(0);
-  bOperand = op.getDpsInputOperand(1);
-  if (!readsLoop(op, aOperand, mLoop))
-    std::swap(aOperand, bOperand);
-  Type aType = getElementTypeOrSelf(aOperand->get().getType()), bType = getElementTypeOrSelf(bOperand->get().getType());
-  onMatrixUnit = aType == bType && isMatrixUnitType(aType);
-  auto place = [&](OpOperand *operand, unsigned loop, int64_t byteOffset) {
-    // ldmatrix reads either order, so the order of global memory is kept; threads read rows of m or n.
-    bool kInner = onMatrixUnit && contiguousLoop(op, operand) == kLoop;
-    unsigned inner = kInner ? kLoop : loop, outer = kInner ? loop : kLoop;
-    Type element = onMatrixUnit ? aType : Type(Float32Type::get(op.getContext()));
-    // 16 bytes more per row put the rows that a warp reads together into different banks.
-    int64_t padding = 128 / element.getIntOrFloatBitWidth();
-    return SharedTile{outer, inner, tileSizes[outer], tileSizes[inner], tileSizes[inner] + padding, element, byteOffset};
-  };
-  a = place(aOperand, mLoop, 0);
-  b = place(bOperand, nLoop, llvm::alignTo(a.bytes(), 16));
-}
 
 namespace {
 class ContractionEmitter {

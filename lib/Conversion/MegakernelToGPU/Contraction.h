@@ -12,38 +12,6 @@
 
 namespace mlir::megakernel {
 
-/// An operand's tile in shared memory: rows of `inner` elements, `pitch` apart.
-struct SharedTile {
-  /// The loops that the rows and the elements of a row run over.
-  unsigned outerLoop, innerLoop;
-  int64_t outer, inner, pitch;
-  Type element;
-  int64_t byteOffset = 0;
-
-  int64_t bytes() const { return outer * pitch * element.getIntOrFloatBitWidth() / 8; }
-};
-
-/// Everything about a contraction tile that is known before code is emitted.
-struct ContractionPlan {
-  explicit ContractionPlan(const TileDomain &domain);
-
-  int64_t sharedBytes() const { return b.byteOffset + b.bytes(); }
-  int64_t extentOf(unsigned loop) const { return extents[loop]; }
-  int64_t sizeOf(unsigned loop) const { return tileSizes[loop]; }
-
-  linalg::GenericOp op;
-  ContractionLoops loops;
-  unsigned mLoop, nLoop, kLoop;
-  SmallVector<int64_t> extents, tileSizes;
-  bool onMatrixUnit;
-  /// a is the operand over m and k, b the one over k and n.
-  OpOperand *aOperand, *bOperand;
-  SharedTile a, b;
-  /// Chunks along each reduction loop.
-  SmallVector<int64_t> chunkCounts;
-  int64_t numChunks = 1;
-};
-
 /// Accumulators in registers, and what to do with them.
 class MultiplyUnit {
 public:

@@ -2,7 +2,6 @@
 
 #include "lib/Conversion/MegakernelToGPU/CtaContext.h"
 
-#include "lib/Conversion/MegakernelToGPU/Contraction.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
@@ -55,14 +54,4 @@ LogicalResult CtaContext::forEachTile(const TileDomain &domain,
 
 LogicalResult CtaContext::forEachItem(Location loc, int64_t count, function_ref<LogicalResult(Value)> body) const {
   return forStrided(*this, loc, thread, count, threads, body);
-}
-
-int64_t mlir::megakernel::sharedBytesOf(const TileDomain &domain, int64_t threads) {
-  if (!domain.region.reduction)
-    return 0;
-  FusedRegion region = domain.region;
-  if (region.isContraction())
-    return ContractionPlan(domain).sharedBytes();
-  // One partial result of at most eight bytes per thread and result.
-  return threads * 8 * region.reduction->getNumResults();
 }

@@ -30,9 +30,6 @@ struct CtaContext {
   LogicalResult when(Location loc, Value condition, function_ref<LogicalResult()> body) const;
 };
 
-/// Shared memory that a tile op needs, in bytes.
-int64_t sharedBytesOf(const TileDomain &domain, int64_t threads);
-
 LogicalResult emitPointwise(const CtaContext &context, TileDomain &domain);
 LogicalResult emitReduction(const CtaContext &context, TileDomain &domain);
 LogicalResult emitContraction(const CtaContext &context, TileDomain &domain);

@@ -25,10 +25,19 @@ public:
   explicit KernelLowering(KernelOp kernel) : kernel(kernel), builder(kernel) {}
 
   LogicalResult run() {
-    int64_t sharedBytes = 0;
-    kernel.walk([&](TileOp tile) {
-      sharedBytes = std::max(sharedBytes, sharedBytesOf(TileDomain(tile), kernel.getThreads()));
+    if (!kernel.getTarget().value_or("sm").starts_with("sm"))
+      return kernel.emitError() << "is scheduled for '" << *kernel.getTarget() << "', expected a GPU architecture";
+    int64_t sharedBytes = kernel.getSharedBytes().value_or(0);
+    WalkResult fits = kernel.walk([&](TileOp tile) {
+      int64_t needed = sharedBytesOf(TileGeometry(tile), kernel.getThreads());
+      if (needed <= sharedBytes)
+        return WalkResult::advance();
+      tile.emitError() << "needs " << needed << " bytes of shared memory, expected 'shared_bytes' of the kernel ("
+                       << sharedBytes << ") to cover it";
+      return WalkResult::interrupt();
     });
+    if (fits.wasInterrupted())
+      return failure();
     if (failed(describeKernel(kernel->getParentOfType<ModuleOp>(), kernel, sharedBytes, workspaceBytes())))
       return failure();
     createFunction();

@@ -2,6 +2,7 @@
 
 #include "lib/Transforms/SchedulePhases/KernelBuilder.h"
 
+#include "lib/Analysis/TileGeometry.h"
 #include "lib/Analysis/Views.h"
 #include "lib/Scheduling/PhaseScheduler.h"
 #include "lib/Scheduling/TileSizes.h"
@@ -41,6 +42,7 @@ public:
     createCommits();
     ReturnOp::create(builder, step.getLoc());
     chooseGrid();
+    setSharedBytes();
     step.erase();
     return success();
   }
@@ -57,6 +59,7 @@ private:
   void createCopy(Location loc, Value source, Value target);
   void createCommits();
   void chooseGrid();
+  void setSharedBytes();
 
   StepOp step;
   const TargetFacts &target;
@@ -113,8 +116,8 @@ void KernelBuilder::createKernel() {
   kernel = KernelOp::create(builder, step.getLoc(), step.getSymNameAttr(),
                             TypeAttr::get(builder.getFunctionType(types, {})), builder.getArrayAttr(attributes),
                             /*res_attrs=*/nullptr, builder.getI64IntegerAttr(1), builder.getI64IntegerAttr(1),
-                            builder.getI64IntegerAttr(target.threads), /*shared_bytes=*/nullptr,
-                            /*arena_bytes=*/nullptr);
+                            builder.getI64IntegerAttr(target.threads), builder.getStringAttr(target.name),
+                            /*shared_bytes=*/nullptr, /*arena_bytes=*/nullptr);
   Block &body = kernel.getBody().emplaceBlock();
   for (auto [index, type] : llvm::enumerate(types))
     body.addArgument(type, index < step.getNumArguments() ? step.getArgument(index).getLoc() : step.getLoc());
@@ -257,6 +260,14 @@ void KernelBuilder::chooseGrid() {
   kernel.setGrid(grid);
   kernel.setCluster(fitsCluster ? grid : 1);
   kernel.walk([&](TileOp tile) { tile.setFirstCta(tile.getFirstCta() % grid); });
+}
+
+void KernelBuilder::setSharedBytes() {
+  if (target.kind != TargetKind::Cuda)
+    return;
+  int64_t bytes = 0;
+  kernel.walk([&](TileOp tile) { bytes = std::max(bytes, sharedBytesOf(TileGeometry(tile), target.threads)); });
+  kernel.setSharedBytes(bytes);
 }
 
 LogicalResult mlir::megakernel::buildKernel(StepOp step, const TargetFacts &target, int64_t grid) {

@@ -40,13 +40,16 @@ class Binder:
         manifest: of the step.
         device: where it runs.
         alignment: of tensors there in bytes.
+        types: namedtuple types that are known before any call.
     """
 
-    def __init__(self, manifest: Manifest, device: Device, alignment: int) -> None:
+    def __init__(
+        self, manifest: Manifest, device: Device, alignment: int, types: NamedTupleTypes | None = None
+    ) -> None:
         self._manifest = manifest
         self._device = device
         self._alignment = alignment
-        self._types: NamedTupleTypes = {}
+        self._types: NamedTupleTypes = {**(types or {})}
         self._flatten = compile_flatten(manifest.in_tree, self._types)
         #: Builds the step's result from its tensors.
         self.build = compile_build(manifest.out_tree, self._types)

@@ -24,16 +24,22 @@ from trainkernel.runtime.tensors import Device
 _POOL_LIBRARY = "libtrainkernel_cpu.so"
 _POOL_VARIABLE = "TRAINKERNEL_CPU_LIBRARY"
 _POOL_VERSION = 1
+#: In the package where it is installed, in the build folder of a checkout.
+_POOL_PLACES = (
+    Path(__file__).parent / _POOL_LIBRARY,
+    Path(__file__).resolve().parents[3] / "build" / "lib" / "Runtime" / _POOL_LIBRARY,
+)
 
 
 @lru_cache(maxsize=1)
 def pool_library() -> ctypes.CDLL:
-    """The thread pool, from beside this package, or from where TRAINKERNEL_CPU_LIBRARY says.
+    """The thread pool, from where TRAINKERNEL_CPU_LIBRARY says, from beside this package, or from a checkout's build.
 
     Raises:
         DeviceError: it is missing or of another version.
     """
-    path = os.environ.get(_POOL_VARIABLE) or str(Path(__file__).parent / _POOL_LIBRARY)
+    found = next((place for place in _POOL_PLACES if place.is_file()), _POOL_PLACES[0])
+    path = os.environ.get(_POOL_VARIABLE) or str(found)
     hint = "install trainkernel again: this installation is incomplete"
     try:
         library = ctypes.CDLL(path)

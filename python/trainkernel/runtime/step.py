@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from trainkernel.errors import ArgumentError
 from trainkernel.manifest import Manifest, TensorSpec
+from trainkernel.pytree import NamedTupleTypes
 from trainkernel.runtime.artifact import Artifact
 from trainkernel.runtime.binding import Binder, Plan
 from trainkernel.runtime.frameworks.base import Framework
@@ -64,12 +65,12 @@ class LoadedStep:
         device: where it runs.
     """
 
-    def __init__(self, artifact: Artifact, backend: Backend) -> None:
+    def __init__(self, artifact: Artifact, backend: Backend, types: NamedTupleTypes | None = None) -> None:
         self.manifest: Manifest = artifact.manifest
         self.device: Device = backend.device
         self._path = artifact.path
         self._backend = backend
-        self._binder = Binder(self.manifest, backend.device, backend.alignment)
+        self._binder = Binder(self.manifest, backend.device, backend.alignment, types)
         self._updates = tuple(spec.updates for spec in self.manifest.outputs)
         self._sizes = tuple(spec.nbytes for spec in self.manifest.inputs)
         self._donated = frozenset(index for index in self._updates if index is not None)
@@ -177,8 +178,22 @@ def load(path: str | os.PathLike[str], *, device: Any = None) -> LoadedStep:
     """
     from trainkernel.runtime import artifact as files
 
-    found = files.read(path)
-    return LoadedStep(found, _make_backend(found, device))
+    return load_artifact(files.read(path), device=device)
+
+
+def load_artifact(artifact: Artifact, *, device: Any = None, types: NamedTupleTypes | None = None) -> LoadedStep:
+    """Load a step from bytes that passed the checks.
+
+    Args:
+        artifact: the step.
+        device: see :func:`load`.
+        types: the namedtuple types to build results with, beyond those met in arguments.
+
+    Raises:
+        ArtifactError: the code lacks the kernel.
+        DeviceError: there is no driver or device, or the device cannot run this step.
+    """
+    return LoadedStep(artifact, _make_backend(artifact, device), types)
 
 
 def _make_backend(artifact: Artifact, device: Any) -> Backend:

@@ -1,0 +1,122 @@
+//===- TileGeometry.cpp - how a tile op is cut ----------------------------===//
+
+#include "lib/Analysis/TileGeometry.h"
+
+#include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace mlir::megakernel;
+
+TileGeometry::TileGeometry(TileOp tile) : tile(tile), region(FusedRegion::get(tile.getBody())) {
+  ArrayRef<int64_t> all = this->tile.getSizes();
+  sizes = all.take_front(region.parallelShape.size());
+  reductionSizes = all.drop_front(region.parallelShape.size());
+  for (auto [extent, size] : llvm::zip(region.parallelShape, sizes)) {
+    tileCounts.push_back(llvm::divideCeil(extent, size));
+    numTiles *= tileCounts.back();
+  }
+}
+
+int64_t mlir::megakernel::commonPowerOfTwo(int64_t limit, ArrayRef<int64_t> values) {
+  int64_t power = limit;
+  for (int64_t value : values)
+    while (power > 1 && value % power != 0)
+      power /= 2;
+  return power;
+}
+
+ContractionLoops::ContractionLoops(FusedRegion &region) {
+  linalg::ContractionDimensions dims =
+      *linalg::inferContractionDims(cast<linalg::LinalgOp>(region.reduction.getOperation()));
+  batch.assign(dims.batch.begin(), dims.batch.end());
+  m.assign(dims.m.begin(), dims.m.end());
+  n.assign(dims.n.begin(), dims.n.end());
+  k.assign(dims.k.begin(), dims.k.end());
+}
+
+// The dimension of `tensor` that is contiguous in the buffer that most of it is read from, or nothing.
+static std::optional<unsigned> contiguousDim(Value tensor) {
+  int64_t rank = cast<RankedTensorType>(tensor.getType()).getRank();
+  if (rank == 0)
+    return std::nullopt;
+  auto generic = tensor.getDefiningOp<linalg::GenericOp>();
+  if (!generic)
+    return rank - 1;
+  AffineMap result = generic.getMatchingIndexingMap(generic.getDpsInitOperand(cast<OpResult>(tensor).getResultNumber()));
+  OpOperand *heaviest = nullptr;
+  for (OpOperand *input : generic.getDpsInputOperands()) {
+    auto type = dyn_cast<RankedTensorType>(input->get().getType());
+    if (type && (!heaviest ||
+                 type.getNumElements() > cast<RankedTensorType>(heaviest->get().getType()).getNumElements()))
+      heaviest = input;
+  }
+  std::optional<unsigned> dim = heaviest ? contiguousDim(heaviest->get()) : std::nullopt;
+  if (!dim)
+    return rank - 1;
+  AffineExpr loop = generic.getMatchingIndexingMap(heaviest).getResult(*dim);
+  for (auto [position, expr] : llvm::enumerate(result.getResults()))
+    if (expr == loop)
+      return position;
+  return rank - 1;
+}
+
+unsigned mlir::megakernel::contiguousLoop(linalg::GenericOp op, OpOperand *operand) {
+  std::optional<unsigned> dim = contiguousDim(operand->get());
+  AffineMap map = op.getMatchingIndexingMap(operand);
+  if (!dim)
+    return 0;
+  return cast<AffineDimExpr>(map.getResult(*dim)).getPosition();
+}
+
+static bool readsLoop(linalg::GenericOp op, OpOperand *operand, unsigned loop) {
+  return op.getMatchingIndexingMap(operand).isFunctionOfDim(loop);
+}
+
+ContractionGeometry::ContractionGeometry(const TileGeometry &geometry) : op(geometry.region.reduction) {
+  FusedRegion region = geometry.region;
+  ContractionLoops loops(region);
+  mLoop = loops.m.back();
+  nLoop = loops.n.back();
+  kLoop = loops.k.back();
+  extents = op.getStaticLoopRanges();
+  tileSizes.assign(extents.size(), 1);
+  for (auto [loop, size] : llvm::zip(region.parallelLoops, geometry.sizes))
+    tileSizes[loop] = size;
+  for (auto [loop, size] : llvm::zip(region.reductionLoops, geometry.reductionSizes)) {
+    tileSizes[loop] = size;
+    chunkCounts.push_back(llvm::divideCeil(extents[loop], size));
+    numChunks *= chunkCounts.back();
+  }
+  aOperand = op.getDpsInputOperand(0);
+  bOperand = op.getDpsInputOperand(1);
+  if (!readsLoop(op, aOperand, mLoop))
+    std::swap(aOperand, bOperand);
+}
+
+ContractionPlan::ContractionPlan(const TileGeometry &geometry) : ContractionGeometry(geometry) {
+  Type aType = getElementTypeOrSelf(aOperand->get().getType()), bType = getElementTypeOrSelf(bOperand->get().getType());
+  onMatrixUnit = aType == bType && (aType.isBF16() || aType.isF16());
+  auto place = [&](OpOperand *operand, unsigned loop, int64_t byteOffset) {
+    // ldmatrix reads either order, so the order of global memory is kept; threads read rows of m or n.
+    bool kInner = onMatrixUnit && contiguousLoop(op, operand) == kLoop;
+    unsigned inner = kInner ? kLoop : loop, outer = kInner ? loop : kLoop;
+    Type element = onMatrixUnit ? aType : Type(Float32Type::get(op.getContext()));
+    // 16 bytes more per row put the rows that a warp reads together into different banks.
+    int64_t padding = 128 / element.getIntOrFloatBitWidth();
+    return SharedTile{outer, inner, tileSizes[outer], tileSizes[inner], tileSizes[inner] + padding, element, byteOffset};
+  };
+  a = place(aOperand, mLoop, 0);
+  b = place(bOperand, nLoop, llvm::alignTo(a.bytes(), 16));
+}
+
+int64_t mlir::megakernel::sharedBytesOf(const TileGeometry &geometry, int64_t threads) {
+  if (!geometry.region.reduction)
+    return 0;
+  FusedRegion region = geometry.region;
+  if (region.isContraction())
+    return ContractionPlan(geometry).sharedBytes();
+  // One partial result of at most eight bytes per thread and result.
+  return threads * 8 * region.reduction->getNumResults();
+}

@@ -1,0 +1,88 @@
+//===- TileGeometry.h - how a tile op is cut --------------------*- C++ -*-===//
+//
+// What follows from a tile op's sizes alone, without generating code: its tiles, and for contractions the layout of
+// the operands in shared memory.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TRAINKERNEL_LIB_ANALYSIS_TILEGEOMETRY_H
+#define TRAINKERNEL_LIB_ANALYSIS_TILEGEOMETRY_H
+
+#include "dialects/Megakernel/FusedRegion.h"
+#include "dialects/Megakernel/MegakernelDialect.h"
+
+namespace mlir::megakernel {
+
+/// The domain of a tile op and its cut into tiles.
+struct TileGeometry {
+  explicit TileGeometry(TileOp tile);
+
+  TileOp tile;
+  FusedRegion region;
+  /// Tile sizes of the parallel and of the reduction dimensions.
+  ArrayRef<int64_t> sizes, reductionSizes;
+  /// Tiles along each parallel dimension, and in all.
+  SmallVector<int64_t> tileCounts;
+  int64_t numTiles = 1;
+
+  ArrayRef<int64_t> shape() const { return region.parallelShape; }
+  /// True where tiles reach past the domain in dimension `dim`.
+  bool isPartial(size_t dim) const { return shape()[dim] % sizes[dim] != 0; }
+};
+
+/// The largest power of two, at most `limit`, that divides all of `values`.
+int64_t commonPowerOfTwo(int64_t limit, ArrayRef<int64_t> values);
+
+/// The roles of a contraction's loops. Within m, n and k the innermost loop is tiled; others go one by one.
+struct ContractionLoops {
+  explicit ContractionLoops(FusedRegion &region);
+  SmallVector<unsigned> batch, m, n, k;
+};
+
+/// The loop of `op` along which input `operand` is contiguous in the memory that it is read from.
+unsigned contiguousLoop(linalg::GenericOp op, OpOperand *operand);
+
+/// A contraction's loops with their extents and tile sizes, whatever the target.
+struct ContractionGeometry {
+  explicit ContractionGeometry(const TileGeometry &geometry);
+
+  int64_t extentOf(unsigned loop) const { return extents[loop]; }
+  int64_t sizeOf(unsigned loop) const { return tileSizes[loop]; }
+
+  linalg::GenericOp op;
+  unsigned mLoop, nLoop, kLoop;
+  SmallVector<int64_t> extents, tileSizes;
+  /// a is the operand over m and k, b the one over k and n.
+  OpOperand *aOperand, *bOperand;
+  /// Chunks along each reduction loop, and in all.
+  SmallVector<int64_t> chunkCounts;
+  int64_t numChunks = 1;
+};
+
+/// An operand's tile in shared memory: rows of `inner` elements, `pitch` apart.
+struct SharedTile {
+  /// The loops that the rows and the elements of a row run over.
+  unsigned outerLoop, innerLoop;
+  int64_t outer, inner, pitch;
+  Type element;
+  int64_t byteOffset = 0;
+
+  int64_t bytes() const { return outer * pitch * element.getIntOrFloatBitWidth() / 8; }
+};
+
+/// A contraction tile on a GPU: which unit multiplies, and where the operands lie.
+struct ContractionPlan : ContractionGeometry {
+  explicit ContractionPlan(const TileGeometry &geometry);
+
+  int64_t sharedBytes() const { return b.byteOffset + b.bytes(); }
+
+  bool onMatrixUnit;
+  SharedTile a, b;
+};
+
+/// Shared memory that a tile op needs on a GPU, in bytes.
+int64_t sharedBytesOf(const TileGeometry &geometry, int64_t threads);
+
+} // namespace mlir::megakernel
+
+#endif

@@ -1,0 +1,72 @@
+"""TrainKernel compiles a functional PyTorch training step, ahead of time, to one kernel.
+
+``trainkernel.load`` runs a compiled step and needs no PyTorch; ``trainkernel.compile_training`` compiles one from
+Python; ``tk-compile`` does so from the command line. Names are looked up when they are first used, so that importing
+this package imports neither PyTorch nor MLIR nor CUDA.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from trainkernel.errors import (
+    ArgumentError,
+    ArtifactError,
+    CaptureError,
+    CompileError,
+    DeviceError,
+    InternalError,
+    SourceLocation,
+    TrainKernelError,
+    UserError,
+)
+
+if TYPE_CHECKING:
+    from trainkernel.capture import CapturedStep, StepRoles
+    from trainkernel.compiler import CompiledTrainingStep, compile_training
+    from trainkernel.runtime import DeviceArray, LoadedStep, load
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ArgumentError",
+    "ArtifactError",
+    "CaptureError",
+    "CapturedStep",
+    "CompileError",
+    "CompiledTrainingStep",
+    "DeviceArray",
+    "DeviceError",
+    "InternalError",
+    "LoadedStep",
+    "SourceLocation",
+    "StepRoles",
+    "TrainKernelError",
+    "UserError",
+    "__version__",
+    "compile_training",
+    "load",
+]
+
+_LAZY = {
+    "CapturedStep": "trainkernel.capture",
+    "CompiledTrainingStep": "trainkernel.compiler",
+    "DeviceArray": "trainkernel.runtime",
+    "LoadedStep": "trainkernel.runtime",
+    "StepRoles": "trainkernel.capture",
+    "compile_training": "trainkernel.compiler",
+    "load": "trainkernel.runtime",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_LAZY[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(_LAZY))

@@ -1,0 +1,158 @@
+"""Captures a functional PyTorch training step as linalg on tensors, with the role of every argument and result.
+
+The modules, in the order in which they work: ``arguments`` (names and types of the example arguments), ``export``
+(the trace; ``guard`` watches the running step, ``checks`` the traced operations, ``locations`` finds the user's lines,
+``explain`` words the errors, ``decompositions`` corrects PyTorch's), ``roles`` and ``linalg`` (torch-mlir).
+
+Importing this package imports no PyTorch; calling :func:`capture` does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from trainkernel.capture.roles import RoleTable, StepRoles, assign_roles, input_side, output_side
+from trainkernel.capture.tensors import TensorType
+from trainkernel.errors import CaptureError
+from trainkernel.pytree import TreeSpec
+
+if TYPE_CHECKING:
+    from trainkernel.capture.arguments import Arguments
+
+__all__ = ["CapturedStep", "StepRoles", "capture"]
+
+# Tracing hooks into PyTorch's tracer, which is one for the process.
+_LOCK = threading.RLock()
+
+
+@dataclass(frozen=True)
+class CapturedStep:
+    """A captured step.
+
+    Attributes:
+        mlir: the linalg module as text, with roles as attributes and the user's lines as locations.
+        manifest: all keys of the manifest but "target" and "kernel".
+        in_tree: the structure of the tuple of arguments.
+        out_tree: the structure of the step's return value.
+    """
+
+    mlir: str
+    manifest: dict[str, Any]
+    in_tree: TreeSpec
+    out_tree: TreeSpec
+
+
+def capture(
+    step: Callable[..., Any], example_args: tuple[Any, ...], *, name: str = "step", roles: StepRoles | None = None
+) -> CapturedStep:
+    """Capture a step ``step(state, *batch) -> (loss, new_state)`` or ``(loss, gradients, new_state)``.
+
+    The step runs on fake tensors only: no values are computed, nothing of the caller's is changed, and no GPU is
+    needed.
+
+    Args:
+        step: the function.
+        example_args: its positional arguments: nested dicts, lists, tuples, namedtuples and None, with tensors
+            (real, meta or fake, on any device) or numpy arrays, of which only shape and dtype count. Python numbers,
+            bools and strings in them are compile-time constants.
+        name: the symbol of the kernel, an identifier.
+        roles: where the step's arguments and outputs are paired otherwise than above.
+
+    Raises:
+        CaptureError: the step cannot be compiled; the message names the operation or argument and the user's line.
+    """
+    if not name.isidentifier() or not name.isascii():
+        raise CaptureError(f"the name of the step is {name!r}", expected="an ASCII identifier")
+    # These import PyTorch and torch-mlir.
+    from trainkernel.capture.arguments import describe_arguments
+    from trainkernel.capture.export import trace_step
+    from trainkernel.capture.linalg import Leaves, lower
+
+    with _LOCK:
+        arguments = describe_arguments(step, example_args)
+        traced = trace_step(step, arguments)
+        inputs = input_side(arguments.parameters, arguments.spec, arguments.types)
+        outputs = output_side(traced.out_spec, traced.out_types, traced.uses)
+        table = assign_roles(inputs, outputs, roles)
+        out_paths = traced.out_spec.paths("out")
+        text = lower(traced, Leaves(arguments.names, out_paths, table), name, _definition(step))
+    manifest = _manifest(name, arguments, traced.out_spec, traced.out_types, table) | {"source": _source(step)}
+    return CapturedStep(text, manifest, arguments.spec, traced.out_spec)
+
+
+def _manifest(
+    name: str, arguments: Arguments, out_spec: TreeSpec, out_types: tuple[TensorType, ...], table: RoleTable
+) -> dict[str, Any]:
+    import torch
+
+    inputs = [
+        {"name": path, "role": role} | _type_json(kind)
+        for path, role, kind in zip(arguments.names, table.inputs, arguments.types, strict=True)
+    ]
+    outputs = [
+        {"name": path, "role": role} | _type_json(kind) | {"updates": updates, "gradient_of": gradient_of}
+        for path, role, kind, updates, gradient_of in zip(
+            out_spec.paths("out"), table.outputs, out_types, table.updates, table.gradient_of, strict=True
+        )
+    ]
+    return {
+        "format": "trainkernel",
+        "version": 1,
+        "name": name,
+        "inputs": inputs,
+        "outputs": outputs,
+        "in_tree": arguments.spec.to_json(),
+        "out_tree": out_spec.to_json(),
+        "parameters": list(arguments.parameters),
+        "numerics": {"rounding": "eager", "accumulate": "float32", "fp32_matmul": "fp32"},
+        "tools": {"torch": torch.__version__, "torch-mlir": _torch_mlir_version()},
+    }
+
+
+def _type_json(kind: TensorType) -> dict[str, Any]:
+    return {"shape": list(kind.shape), "dtype": kind.dtype, "strides": kind.strides()}
+
+
+def _torch_mlir_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("torch-mlir")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _function_of(step: Callable[..., Any]) -> Any:
+    """The Python function behind a step: unwrapped of decorators, partials and callable objects."""
+    function: Any = step
+    while hasattr(function, "func"):
+        function = function.func
+    function = inspect.unwrap(function)
+    if not hasattr(function, "__code__"):
+        function = getattr(type(function), "__call__", function)  # noqa: B004
+    return getattr(function, "__func__", function)
+
+
+def _definition(step: Callable[..., Any]) -> Any:
+    """Where the step is defined, as the location of operations that no line is known of."""
+    from trainkernel.capture.locations import SourcePosition
+
+    code = getattr(_function_of(step), "__code__", None)
+    return SourcePosition(code.co_filename, code.co_firstlineno, 1) if code else SourcePosition("<unknown>", 1, 1)
+
+
+def _source(step: Callable[..., Any]) -> dict[str, Any]:
+    """Name and hash of the step's file; the hash is None where the step has no file, as in an interactive session."""
+    code = getattr(_function_of(step), "__code__", None)
+    file = code.co_filename if code else "<unknown>"
+    digest: str | None = None
+    if os.path.isfile(file):
+        with open(file, "rb") as handle:
+            digest = hashlib.sha256(handle.read()).hexdigest()
+    return {"file": os.path.basename(file), "sha256": digest}

@@ -1,0 +1,143 @@
+"""The example arguments of a step: their structure, names and types."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from trainkernel.capture.tensors import SUPPORTED_DTYPES, TensorType
+from trainkernel.errors import ArgumentError, CaptureError
+from trainkernel.pytree import NamedTupleTypes, TreeSpec, flatten, namedtuple_types
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What is known of the arguments of a step.
+
+    Attributes:
+        parameters: the name of each positional argument.
+        spec: the structure of the tuple of arguments.
+        names: the path of each tensor leaf, e.g. ``state[0]['w']``.
+        types: the type of each tensor leaf.
+        requires_grad: whether each example leaf requires a gradient.
+        namedtuples: the namedtuple types that occur.
+    """
+
+    parameters: tuple[str, ...]
+    spec: TreeSpec
+    names: tuple[str, ...]
+    types: tuple[TensorType, ...]
+    requires_grad: tuple[bool, ...]
+    namedtuples: NamedTupleTypes
+
+
+def describe_arguments(step: Callable[..., Any], example_args: tuple[Any, ...]) -> Arguments:
+    """Flatten and check the example arguments.
+
+    Raises:
+        CaptureError: the step is no function of these arguments, or a leaf is no dense tensor of a supported type,
+            or two leaves share memory.
+    """
+    if not callable(step):
+        raise CaptureError(f"the step is a {type(step).__name__}", expected="a function")
+    if not isinstance(example_args, tuple):
+        raise CaptureError(f"the example arguments are a {type(example_args).__name__}", expected="a tuple")
+    parameters = _parameters(step, example_args)
+    try:
+        leaves, spec = flatten(example_args)
+        types = namedtuple_types(example_args)
+    except ArgumentError as error:
+        raise CaptureError(error.message, expected=error.expected, hint=error.hint) from error
+    names = tuple(path for name, child in zip(parameters, spec.children, strict=True) for path in child.paths(name))
+    described = tuple(_leaf_type(name, leaf) for name, leaf in zip(names, leaves, strict=True))
+    _check_aliases(names, leaves)
+    requires_grad = tuple(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves)
+    return Arguments(parameters, spec, names, described, requires_grad, types)
+
+
+def _parameters(step: Callable[..., Any], example_args: tuple[Any, ...]) -> tuple[str, ...]:
+    try:
+        signature = inspect.signature(step)
+    except (TypeError, ValueError):
+        return tuple(f"arg{index}" for index in range(len(example_args)))
+    try:
+        signature.bind(*example_args)
+    except TypeError as error:
+        raise CaptureError(
+            f"the step does not take {len(example_args)} positional arguments: {error}",
+            expected=f"arguments for step{signature}",
+        ) from error
+    names: list[str] = []
+    for parameter in signature.parameters.values():
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            rest = len(example_args) - len(names)
+            names += [f"{parameter.name}_{index}" for index in range(rest)]
+        elif parameter.kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD):
+            names.append(parameter.name)
+    return tuple(names[: len(example_args)])
+
+
+def _leaf_type(name: str, leaf: Any) -> TensorType:
+    if isinstance(leaf, torch.Tensor):
+        if leaf.layout is not torch.strided or leaf.is_quantized or leaf.is_nested:
+            kind = "quantized" if leaf.is_quantized else "nested" if leaf.is_nested else str(leaf.layout)
+            raise CaptureError(f"argument {name} is a {kind} tensor", expected="a dense tensor")
+        if any(not isinstance(size, int) for size in leaf.shape):
+            raise CaptureError(f"argument {name} has the symbolic shape {tuple(leaf.shape)}", expected="a static shape")
+        return TensorType(tuple(leaf.shape), checked_dtype(f"argument {name}", leaf.dtype))
+    if type(leaf).__module__ == "numpy" and hasattr(leaf, "dtype"):
+        dtype = leaf.dtype.name
+        if dtype not in SUPPORTED_DTYPES:
+            raise CaptureError(f"argument {name} is an array of {dtype}", expected=_dtypes(), hint=_hint(dtype))
+        return TensorType(tuple(leaf.shape), dtype)
+    raise CaptureError(
+        f"argument {name} is a {type(leaf).__name__}",
+        expected="a tensor, a Python constant, or a dict, list, tuple or namedtuple of them",
+    )
+
+
+def checked_dtype(subject: str, dtype: torch.dtype) -> str:
+    """The name of a supported element type.
+
+    Raises:
+        CaptureError: it is not supported.
+    """
+    name = str(dtype).removeprefix("torch.")
+    if name not in SUPPORTED_DTYPES:
+        raise CaptureError(f"{subject} has the dtype {name}", expected=_dtypes(), hint=_hint(name))
+    return name
+
+
+def _dtypes() -> str:
+    return f"one of {', '.join(SUPPORTED_DTYPES)}"
+
+
+def _hint(dtype: str) -> str:
+    if dtype == "float64":
+        return "convert it to float32 with .float()"
+    if dtype.startswith("complex"):
+        return "compute with the real and the imaginary part as two tensors"
+    return "convert it to a supported dtype"
+
+
+def _check_aliases(names: tuple[str, ...], leaves: list[Any]) -> None:
+    spans: dict[int, list[tuple[int, int, str]]] = {}
+    for name, leaf in zip(names, leaves, strict=True):
+        if not isinstance(leaf, torch.Tensor) or leaf.numel() == 0:
+            continue
+        start = int(leaf.storage_offset()) * leaf.element_size()
+        last = sum(int((size - 1) * stride) for size, stride in zip(leaf.shape, leaf.stride(), strict=True))
+        end = start + (last + 1) * leaf.element_size()
+        others = spans.setdefault(leaf.untyped_storage()._cdata, [])
+        for other_start, other_end, other in others:
+            if start < other_end and other_start < end:
+                raise CaptureError(
+                    f"arguments {other} and {name} share memory",
+                    expected="every tensor once",
+                    hint=f"pass {name}.clone(), or leave one of them out and use the other twice in the step",
+                )
+        others.append((start, end, name))

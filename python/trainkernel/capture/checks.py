@@ -1,0 +1,139 @@
+"""Refuses what PyTorch's exporter or torch-mlir would drop, freeze or get wrong without a word."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from trainkernel.capture.arguments import checked_dtype
+from trainkernel.capture.explain import control_flow_error
+from trainkernel.capture.guard import MAX_LITERAL, autocast_error
+from trainkernel.capture.locations import SourcePosition
+from trainkernel.errors import CaptureError, SourceLocation
+
+_FUNCTIONAL = "a functional step that returns what it changes"
+
+
+def check_node(node: torch.fx.Node, position: SourcePosition | None) -> None:
+    """Check an operation at the moment it is traced.
+
+    Raises:
+        CaptureError: it draws random numbers, is an assertion on values, or is a control flow operator.
+    """
+    if node.op != "call_function":
+        return
+    location = position.location() if position else None
+    if isinstance(node.target, torch._ops.HigherOrderOperator) and hop_name(node.target) == "with_effects":
+        raise CaptureError(
+            f"{op_name(node.args[1])} has side effects, which the compiled step would not have",
+            expected="pure tensor operations",
+            hint="do this outside of the step",
+            location=location,
+        )
+    if isinstance(node.target, torch._ops.HigherOrderOperator):
+        raise control_flow_error(hop_name(node.target), location)
+    if isinstance(node.target, torch._ops.OpOverload):
+        _check_overload(node.target, location)
+
+
+def _check_overload(target: torch._ops.OpOverload, location: SourceLocation | None) -> None:
+    name = op_name(target)
+    if torch.Tag.nondeterministic_seeded in target.tags:
+        raise CaptureError(
+            f"{name} draws random numbers from hidden state",
+            expected="a step that depends on its arguments only",
+            hint="draw the random numbers or the dropout mask outside and pass them as an argument",
+            location=location,
+        )
+    # The exporter adds _assert_tensor_metadata itself; it holds statically.
+    if "assert" in name and not name.endswith("_assert_tensor_metadata"):
+        raise CaptureError(
+            f"{name} checks the values of a tensor, which the compiled step would not do",
+            expected="a step without assertions on values",
+            hint="check the outputs of the step instead",
+            location=location,
+        )
+
+
+def check_warnings(messages: Sequence[str]) -> None:
+    """Refuse what PyTorch only warned about.
+
+    Raises:
+        CaptureError: autocast for an absent device disabled itself, so that the trace has other dtypes than the step.
+    """
+    if any("Disabling autocast" in message or "Disabling." in message for message in messages):
+        raise autocast_error(None)
+
+
+def check_graph(module: torch.fx.GraphModule, signature: Any, names: Sequence[str]) -> None:
+    """Check a complete trace.
+
+    Args:
+        module: the graph.
+        signature: the exporter's signature, which knows the mutated inputs.
+        names: the path of each argument leaf, in the order of the placeholders.
+
+    Raises:
+        CaptureError: an argument is changed in place, a tensor is frozen, or a dtype is not supported.
+    """
+    from trainkernel.capture.export import position_of
+
+    nodes = {node.name: node for node in module.graph.nodes}
+    placeholders = [node.name for node in module.graph.nodes if node.op == "placeholder"]
+    for result, placeholder in signature.user_inputs_to_mutate.items():
+        position = position_of(nodes[result])
+        raise CaptureError(
+            f"the step changes its argument {names[placeholders.index(placeholder)]} in place",
+            expected=_FUNCTIONAL,
+            hint="compute a new tensor and return it",
+            location=position.location() if position else None,
+        )
+    for node in list(module.graph.nodes):
+        if node.target is torch.ops.aten._assert_tensor_metadata.default:
+            module.graph.erase_node(node)
+            continue
+        position = position_of(node) or next(filter(None, map(position_of, node.users)), None)
+        _check_value(module, node, position.location() if position else None)
+
+
+def _check_value(module: torch.fx.GraphModule, node: torch.fx.Node, location: SourceLocation | None) -> None:
+    if node.op == "get_attr":
+        value = getattr(module, str(node.target))
+        if isinstance(value, torch.Tensor) and value.numel() > MAX_LITERAL:
+            raise CaptureError(
+                f"the step holds a constant tensor of shape {list(value.shape)}",
+                expected=f"only arguments, and literals of at most {MAX_LITERAL} elements",
+                hint="pass it to the step as an argument",
+                location=location,
+            )
+    elif node.op == "call_function":
+        if not isinstance(node.target, torch._ops.OpOverload) and node.target is not operator.getitem:
+            raise CaptureError(f"{node.target} is no tensor operation that can be compiled", location=location)
+        values = node.meta.get("val")
+        for value in values if isinstance(values, tuple | list) else (values,):
+            if isinstance(value, torch.Tensor):
+                _check_dtype(node, value, location)
+    elif node.op not in ("placeholder", "output"):
+        raise CaptureError(f"the trace holds a {node.op} of {node.target}", location=location)
+
+
+def _check_dtype(node: torch.fx.Node, value: torch.Tensor, location: SourceLocation | None) -> None:
+    try:
+        checked_dtype(f"the result of {op_name(node.target)}", value.dtype)
+    except CaptureError as error:
+        raise CaptureError(error.message, expected=error.expected, hint=error.hint, location=location) from None
+
+
+def hop_name(target: torch._ops.HigherOrderOperator) -> str:
+    """The name of a higher-order operator, e.g. ``cond``."""
+    return str(target.__name__)
+
+
+def op_name(target: Any) -> str:
+    """The name of an operator as users know it, e.g. ``aten.add``."""
+    if isinstance(target, torch._ops.OpOverload):
+        return str(target.overloadpacket)
+    return str(getattr(target, "__name__", target))

@@ -1,0 +1,319 @@
+"""The decompositions under which a step is traced: torch-mlir's, and our own where those are wrong or unsupported."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._decomp import get_decompositions
+from torch._ops import OpOverload
+from torch_mlir.extras.fx_decomp_util import get_decomposition_table
+
+Decomposition = Callable[..., Any]
+_ATEN = torch.ops.aten
+_LOW_PRECISION = (torch.bfloat16, torch.float16)
+
+# Eager PyTorch computes these in float32 and rounds once; lowered in the low precision they would round at every
+# step, and round their Python scalars too (0.1 in bfloat16 is off by 1e-3).
+_ROUNDED_ONCE = (
+    _ATEN.add.Tensor,
+    _ATEN.add.Scalar,
+    _ATEN.sub.Tensor,
+    _ATEN.sub.Scalar,
+    _ATEN.mul.Tensor,
+    _ATEN.mul.Scalar,
+    _ATEN.div.Tensor,
+    _ATEN.div.Scalar,
+    _ATEN.pow.Tensor_Scalar,
+    _ATEN.pow.Tensor_Tensor,
+    _ATEN.pow.Scalar,
+    _ATEN.sigmoid.default,
+    _ATEN.rsqrt.default,
+    _ATEN.elu.default,
+    _ATEN.mean.default,
+    _ATEN.mean.dim,
+    _ATEN._softmax.default,
+    _ATEN.var.correction,
+    _ATEN.log1p.default,
+    _ATEN.expm1.default,
+    _ATEN.div.Tensor_mode,
+    _ATEN.div.Scalar_mode,
+    _ATEN.norm.Scalar,
+    _ATEN.norm.ScalarOpt_dim,
+    _ATEN.linalg_vector_norm.default,
+    _ATEN.logsumexp.default,
+    _ATEN.logit.default,
+)
+
+
+@functools.cache
+def decomposition_table() -> dict[OpOverload, Decomposition]:
+    """The table for the exporter."""
+    table: dict[OpOverload, Decomposition] = dict(get_decomposition_table())
+    for op, decomposition in get_decompositions([_ATEN.addmv.default]).items():
+        assert isinstance(op, OpOverload)
+        table[op] = decomposition
+    for op in _ROUNDED_ONCE:
+        table[op] = _rounded_once(op, table.get(op))
+    for packet in (_ATEN.gt, _ATEN.ge, _ATEN.lt, _ATEN.le, _ATEN.eq, _ATEN.ne):
+        table[packet.Scalar] = _compared_with_scalar(packet.Scalar)
+    table |= {
+        # torch-mlir's tanh form has 0.797724 for sqrt(2 / pi), which is 5e-5 off.
+        _ATEN.gelu.default: torch._refs.nn.functional.gelu,
+        _ATEN.clamp.default: _clamp,
+        _ATEN.clamp.Tensor: _clamp_tensor,
+        _ATEN.hardtanh.default: _hardtanh,
+        _ATEN.maximum.default: _maximum,
+        _ATEN.minimum.default: _minimum,
+        _ATEN.leaky_relu.default: _leaky_relu,
+        _ATEN.reciprocal.default: _reciprocal,
+        _ATEN.nll_loss_forward.default: _nll_loss_forward,
+        _ATEN.nll_loss_backward.default: _nll_loss_backward,
+        _ATEN.embedding_dense_backward.default: _embedding_dense_backward,
+        _ATEN.index_put.default: _index_put,
+        _ATEN.scatter.src: _scatter,
+        _ATEN.scatter.value: _scatter,
+        _ATEN.scatter_add.default: _scatter_add,
+        _ATEN.constant_pad_nd.default: _constant_pad_nd,
+        _ATEN.roll.default: _roll,
+        torch.ops.prims.squeeze.default: _squeeze,
+    }
+    return table
+
+
+def _compared_with_scalar(op: OpOverload) -> Decomposition:
+    def decomposed(tensor: torch.Tensor, other: Any) -> Any:
+        # Eager PyTorch compares in the tensor's dtype; torch-mlir compares 0.1 in float64, and a bool with a bool.
+        if tensor.dtype is torch.bool:
+            return op(tensor.to(torch.int64), other)
+        rounded = _rounded(other, tensor.dtype) if tensor.is_floating_point() else other
+        return NotImplemented if rounded == other or rounded != rounded else op(tensor, rounded)
+
+    return decomposed
+
+
+def _clamp(tensor: torch.Tensor, low: Any = None, high: Any = None) -> Any:
+    # torch-mlir's form turns NaN into a bound.
+    if not tensor.is_floating_point():
+        return NotImplemented
+    if low is not None:
+        tensor = torch.where(tensor < low, low, tensor).to(tensor.dtype)
+    if high is not None:
+        tensor = torch.where(tensor > high, high, tensor).to(tensor.dtype)
+    return tensor
+
+
+def _clamp_tensor(tensor: torch.Tensor, low: torch.Tensor | None = None, high: torch.Tensor | None = None) -> Any:
+    tensor = tensor if low is None else torch.maximum(tensor, low)
+    return tensor if high is None else torch.minimum(tensor, high)
+
+
+def _hardtanh(tensor: torch.Tensor, low: float = -1.0, high: float = 1.0) -> Any:
+    return torch.clamp(tensor, low, high)
+
+
+def _maximum(left: torch.Tensor, right: torch.Tensor) -> Any:
+    # torch-mlir's form loses a NaN on the left.
+    if not torch.result_type(left, right).is_floating_point:
+        return NotImplemented
+    return torch.where((left > right) | (left != left), left, right)
+
+
+def _minimum(left: torch.Tensor, right: torch.Tensor) -> Any:
+    if not torch.result_type(left, right).is_floating_point:
+        return NotImplemented
+    return torch.where((left < right) | (left != left), left, right)
+
+
+def _leaky_relu(tensor: torch.Tensor, slope: float = 0.01) -> Any:
+    return torch.where(tensor > 0, tensor, tensor * slope)
+
+
+def _reciprocal(tensor: torch.Tensor) -> Any:
+    # torch-mlir's form stops at a zero.
+    if not tensor.is_floating_point():
+        tensor = tensor.to(torch.get_default_dtype())
+    return torch.ones((), dtype=tensor.dtype, device=tensor.device) / tensor
+
+
+def _rounded_once(op: OpOverload, otherwise: Decomposition | None) -> Decomposition:
+    def decomposed(*args: Any, **kwargs: Any) -> Any:
+        wide = _widened(op, args, kwargs)
+        if wide is not None:
+            return wide
+        return otherwise(*args, **kwargs) if otherwise else NotImplemented
+
+    return decomposed
+
+
+def _widened(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The operation computed in float32 and rounded, or None where that is not what eager PyTorch does."""
+    tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
+    low = {tensor.dtype for tensor in tensors if tensor.dtype in _LOW_PRECISION}
+    plain = len(tensors) == len(args) and not kwargs and op in _EXACT_ON_TENSORS
+    if plain or len(low) != 1 or kwargs.get("dtype") not in (None, *low):
+        return None
+    if any(tensor.dtype is torch.float32 and tensor.dim() for tensor in tensors):
+        return None
+    wide = [arg.float() if isinstance(arg, torch.Tensor) and arg.is_floating_point() else arg for arg in args]
+    if op in (_ATEN.pow.Tensor_Scalar, _ATEN.pow.Scalar):
+        # Unlike the other operations, pow rounds its number to the dtype of the tensor.
+        wide = [arg if isinstance(arg, torch.Tensor) else _rounded(arg, *low) for arg in wide]
+    rest = {key: value for key, value in kwargs.items() if key != "dtype"}
+    return op(*wide, **rest).to(low.pop())
+
+
+def _rounded(number: float, dtype: torch.dtype) -> float:
+    """A Python number rounded to a floating point dtype."""
+    number = ctypes.c_float(number).value
+    if dtype is torch.bfloat16 and math.isfinite(number):
+        (bits,) = struct.unpack("<I", struct.pack("<f", number))
+        bits = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000
+        (number,) = struct.unpack("<f", struct.pack("<I", bits))
+    if dtype is torch.float16:
+        try:
+            (number,) = struct.unpack("<e", struct.pack("<e", number))
+        except OverflowError:
+            return math.copysign(math.inf, number)
+    return number
+
+
+# One operation on tensors of one dtype is rounded once anyway.
+_EXACT_ON_TENSORS = (_ATEN.add.Tensor, _ATEN.sub.Tensor, _ATEN.mul.Tensor, _ATEN.div.Tensor)
+
+
+def _squeeze(tensor: torch.Tensor, dimensions: list[int]) -> torch.Tensor:
+    kept = [size for index, size in enumerate(tensor.shape) if index not in dimensions]
+    return tensor.reshape(kept)
+
+
+def _is_class(target: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+    """A mask of the shape of the scores that is true at the target's class."""
+    classes = torch.arange(scores.shape[-1], device=scores.device, dtype=target.dtype)
+    return torch.unsqueeze(target, -1) == classes
+
+
+def _selected(mask: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    # A masked sum over the classes is exact, and unlike a gather it fuses with the softmax that comes before.
+    return torch.where(mask, values, torch.zeros_like(values)).sum(-1)
+
+
+def _nll_loss_forward(
+    scores: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None, reduction: int, ignore_index: int
+) -> Any:
+    if scores.dim() not in (1, 2):
+        return NotImplemented
+    kept = target != ignore_index
+    mask = _is_class(target, scores) & kept.unsqueeze(-1)
+    weights = kept.to(scores.dtype) if weight is None else _selected(mask, weight.expand_as(scores))
+    losses = -_selected(mask, scores)
+    losses = losses if weight is None else losses * weights
+    count = weights.sum()
+    if reduction == 0:
+        return losses, torch.zeros_like(count)
+    total = losses.sum()
+    return (total / count if reduction == 1 else total), count
+
+
+def _nll_loss_backward(
+    grad: torch.Tensor,
+    scores: torch.Tensor,
+    target: torch.Tensor,
+    weight: torch.Tensor | None,
+    reduction: int,
+    ignore_index: int,
+    total_weight: torch.Tensor,
+) -> Any:
+    # The usual form scatters, which torch-mlir lowers to an operation that upstream MLIR lacks.
+    if scores.dim() not in (1, 2):
+        return NotImplemented
+    each = -(grad / total_weight if reduction == 1 else grad)
+    mask = _is_class(target, scores) & (target != ignore_index).unsqueeze(-1)
+    each = (each.unsqueeze(-1) if reduction == 0 else each).expand_as(scores)
+    return torch.where(mask, each if weight is None else each * weight, torch.zeros_like(scores))
+
+
+def _embedding_dense_backward(
+    grad: torch.Tensor, indices: torch.Tensor, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
+) -> Any:
+    # A matrix product with the one-hot indices sums in float32 and in a fixed order, unlike a scatter.
+    if scale_grad_by_freq:
+        return NotImplemented
+    return _scattered_rows(indices, grad, num_weights, padding_idx)
+
+
+def _scattered_rows(indices: torch.Tensor, rows: torch.Tensor, count: int, skipped: int = -1) -> torch.Tensor:
+    """The sum of the rows that have the same index, for each of ``count`` indices."""
+    flat = indices.reshape(-1, 1)
+    hot = flat == torch.arange(count, device=rows.device, dtype=indices.dtype)
+    if skipped >= 0:
+        hot = hot & (flat != skipped)
+    return hot.to(rows.dtype).t() @ rows.reshape(flat.shape[0], -1)
+
+
+def _index_put(
+    tensor: torch.Tensor, indices: list[torch.Tensor | None], values: torch.Tensor, accumulate: bool = False
+) -> Any:
+    # The gradient of table[ids] and of table[:, ids]; as for an embedding.
+    used = [(axis, index) for axis, index in enumerate(indices) if index is not None]
+    if not accumulate or len(used) != 1 or used[0][1].dtype is torch.bool or not tensor.is_floating_point():
+        return NotImplemented
+    axis, index = used[0]
+    count = tensor.shape[axis]
+    positive = torch.where(index < 0, index + count, index).reshape(-1)
+    before, after = tensor.shape[:axis], tensor.shape[axis + 1 :]
+    rows = values.expand(*before, *index.shape, *after).reshape(*before, positive.shape[0], *after).movedim(axis, 0)
+    added = _scattered_rows(positive, rows, count).reshape(count, *before, *after)
+    return tensor + added.movedim(0, axis)
+
+
+def _scatter(tensor: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor | complex) -> Any:
+    return _scatter_one(tensor, dim, index, source, added=False)
+
+
+def _scatter_add(tensor: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor) -> Any:
+    return _scatter_one(tensor, dim, index, source, added=True)
+
+
+def _scatter_one(
+    tensor: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor | complex, *, added: bool
+) -> Any:
+    # One element along the dimension, as in the gradient of max(dim) or of gather: a select. torch-mlir crashes on
+    # some of these and lowers the others to an operation that upstream MLIR lacks.
+    dim %= max(tensor.dim(), 1)
+    rest = [size for axis, size in enumerate(tensor.shape) if axis != dim]
+    if tensor.dim() == 0 or index.shape[dim] != 1 or rest != [n for axis, n in enumerate(index.shape) if axis != dim]:
+        return NotImplemented
+    shape = [1] * tensor.dim()
+    shape[dim] = -1
+    places = torch.arange(tensor.shape[dim], device=tensor.device, dtype=index.dtype).reshape(shape)
+    if isinstance(source, torch.Tensor):
+        source = source.narrow(dim, 0, 1).to(tensor.dtype)
+    return torch.where(places == index, tensor + source if added else source, tensor)
+
+
+def _constant_pad_nd(tensor: torch.Tensor, pad: list[int], value: complex = 0) -> Any:
+    # The gradient of padding pads by negative amounts, which torch-mlir turns into invalid slices.
+    if all(amount >= 0 for amount in pad):
+        return NotImplemented
+    for index in range(0, len(pad), 2):
+        axis = tensor.dim() - 1 - index // 2
+        start, stop = max(-pad[index], 0), tensor.shape[axis] - max(-pad[index + 1], 0)
+        tensor = torch.ops.aten.slice.Tensor(tensor, axis, start, stop)
+    return torch.ops.aten.constant_pad_nd.default(tensor, [max(amount, 0) for amount in pad], value)
+
+
+def _roll(tensor: torch.Tensor, shifts: list[int], dims: list[int] | None = None) -> Any:
+    # torch-mlir makes shapes dynamic here.
+    if not dims:
+        return _roll(tensor.reshape(-1), shifts, [0]).reshape(tensor.shape)
+    for shift, dim in zip(shifts, dims, strict=True):
+        size = tensor.shape[dim]
+        cut = (size - shift) % size if size else 0
+        tensor = torch.cat([tensor.narrow(dim, cut, size - cut), tensor.narrow(dim, 0, cut)], dim) if cut else tensor
+    return tensor

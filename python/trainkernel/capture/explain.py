@@ -1,0 +1,95 @@
+"""Turns what PyTorch raises while it traces into errors about the user's program."""
+
+from __future__ import annotations
+
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorDeviceMismatchError,
+    UnsupportedOperatorException,
+)
+
+from trainkernel.capture.locations import user_frame_of_traceback
+from trainkernel.errors import CaptureError, SourceLocation
+
+_MASK_HINT = "use torch.where with the mask, or multiply by it, instead of selecting by it"
+
+
+def explained(error: Exception) -> CaptureError:
+    """The error that the user gets for an exception that escaped the trace; raise it ``from`` that exception."""
+    position = user_frame_of_traceback(error.__traceback__)
+    location = position.location() if position else None
+    known = _known(error, location)
+    if known is not None:
+        return known
+    first = str(error).strip().split("\n")[0]
+    what = f"{type(error).__name__}: {first}" if first else type(error).__name__
+    if location is None:
+        return CaptureError(f"PyTorch could not trace the step: {what}", expected="a static functional step")
+    return CaptureError(
+        f"the step raised {what}",
+        expected="a step that runs on tensors without values",
+        location=location,
+    )
+
+
+def control_flow_error(name: str, location: SourceLocation | None) -> CaptureError:
+    """The error for an operator that takes functions."""
+    return CaptureError(
+        f"control flow operator {name} is not supported",
+        expected="straight-line code",
+        hint="compute both branches and select with torch.where, or unroll the loop in Python",
+        location=location,
+    )
+
+
+def _known(error: Exception, location: SourceLocation | None) -> CaptureError | None:
+    text = str(error)
+    if isinstance(error, DataDependentOutputException) or ".numpy() is not supported" in text:
+        return CaptureError(
+            "the step reads the value of a tensor (.item(), .tolist(), .numpy(), bool(), int(), float() or an if)",
+            expected="a step whose course does not depend on values",
+            hint="keep it a tensor; choose with torch.where instead of if",
+            location=location,
+        )
+    if isinstance(error, DynamicOutputShapeException):
+        return CaptureError(
+            f"{_op(error)} has a result whose shape depends on values",
+            expected="static shapes",
+            hint=_MASK_HINT,
+            location=location,
+        )
+    if isinstance(error, UnsupportedOperatorException):
+        return CaptureError(f"operator {_op(error)} cannot be traced", location=location)
+    if isinstance(error, FakeTensorDeviceMismatchError):
+        return CaptureError(
+            "the step names a device, while it is captured on the CPU",
+            expected="tensors on the device of the arguments",
+            hint="create tensors with device=x.device",
+            location=location,
+        )
+    return _known_by_text(error, location)
+
+
+def _known_by_text(error: Exception, location: SourceLocation | None) -> CaptureError | None:
+    text = str(error)
+    if type(error).__name__ == "UncapturedHigherOrderOpError":
+        return control_flow_error("torch.cond, while_loop or the like", location)
+    if "metadata mutation" in text:
+        return CaptureError(
+            "the step changes the shape or the storage of an argument in place",
+            expected="a functional step",
+            location=location,
+        )
+    if "entirely functional graph" in text or "mutating a non-functional tensor" in text:
+        return CaptureError(
+            "the step changes in place a tensor that is no argument of it",
+            expected="a functional step",
+            hint="pass it to the step as an argument and return its new value",
+            location=location,
+        )
+    return None
+
+
+def _op(error: Exception) -> str:
+    return str(getattr(error, "func", error)).rsplit(".", 1)[0]

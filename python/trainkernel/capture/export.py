@@ -1,0 +1,226 @@
+"""Traces a step with fake tensors to a functional graph of ATen operations."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._functorch.aot_autograd import aot_export_module
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import PythonKeyTracer
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from trainkernel.capture.arguments import Arguments, checked_dtype
+from trainkernel.capture.checks import check_graph, check_node, check_warnings
+from trainkernel.capture.constants import fold_constants
+from trainkernel.capture.decompositions import decomposition_table
+from trainkernel.capture.explain import explained
+from trainkernel.capture.guard import StepGuard
+from trainkernel.capture.locations import LocationRecorder, SourcePosition
+from trainkernel.capture.tensors import TensorType
+from trainkernel.errors import ArgumentError, CaptureError
+from trainkernel.pytree import TreeSpec, flatten
+
+#: Where a node's :class:`SourcePosition` is kept in its ``meta``.
+POSITION = "trainkernel_position"
+
+
+@dataclass(frozen=True)
+class TracedStep:
+    """A step as a graph.
+
+    Attributes:
+        module: the graph module; its placeholders are the tensor leaves of the arguments, its results those of the
+            output. Each operation's ``meta[POSITION]`` is the user's line, where it is known.
+        out_spec: the structure of the step's return value.
+        out_types: the type of each result.
+        uses: the indices of the placeholders that each result is computed from.
+    """
+
+    module: torch.fx.GraphModule
+    out_spec: TreeSpec
+    out_types: tuple[TensorType, ...]
+    uses: tuple[frozenset[int], ...]
+
+
+class _StepModule(torch.nn.Module):
+    """The step as a module of flat tensors, which is what ``aot_export_module`` takes."""
+
+    def __init__(self, step: Callable[..., Any], arguments: Arguments) -> None:
+        super().__init__()
+        self._step = step
+        self._arguments = arguments
+        self.out_spec: TreeSpec | None = None
+
+    def forward(self, *leaves: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        arguments = self._arguments
+        ready = [
+            leaf.detach().requires_grad_() if needed else leaf
+            for leaf, needed in zip(leaves, arguments.requires_grad, strict=True)
+        ]
+        # The ambient no_grad is for the exporter; the user's step may well rely on autograd.
+        with torch.enable_grad(), StepGuard(_call_step.__code__):
+            out = _call_step(self._step, arguments.spec.unflatten(ready, arguments.namedtuples))
+        try:
+            outputs, self.out_spec = flatten(out)
+        except ArgumentError as error:
+            raise CaptureError(f"the return value: {error.message}", expected=error.expected) from error
+        _check_outputs(outputs, self.out_spec)
+        return tuple(output.detach() if output.requires_grad else output for output in outputs)
+
+
+def _call_step(step: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    """Calls the step; this function's frame marks where the user's program begins."""
+    return step(*args)
+
+
+def trace_step(step: Callable[..., Any], arguments: Arguments) -> TracedStep:
+    """Trace a step.
+
+    Raises:
+        CaptureError: the step cannot be traced, or the trace would not mean what the step means.
+    """
+    module = _StepModule(step, arguments)
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    with mode:
+        # Fake tensors on the CPU work on every machine, wherever the examples live.
+        fakes = [torch.empty(kind.shape, dtype=getattr(torch, kind.dtype), device="cpu") for kind in arguments.types]
+    with _isolated(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            graph_module, signature = _export(module, mode, fakes)
+        except CaptureError:
+            raise
+        except Exception as error:
+            raise explained(error) from error
+    check_warnings([str(warning.message) for warning in caught])
+    assert isinstance(graph_module, torch.fx.GraphModule)
+    assert module.out_spec is not None
+    check_graph(graph_module, signature, arguments.names)
+    fold_constants(graph_module)
+    return TracedStep(graph_module, module.out_spec, _output_types(graph_module, module.out_spec), _uses(graph_module))
+
+
+def _export(module: _StepModule, mode: FakeTensorMode, fakes: Sequence[torch.Tensor]) -> tuple[Any, Any]:
+    recorder = LocationRecorder(_call_step.__code__)
+
+    def on_node(node: torch.fx.Node) -> None:
+        position = recorder.locate(sys._getframe())
+        node.meta[POSITION] = position
+        check_node(node, position)
+
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), mode, _watched_nodes(on_node):
+        return aot_export_module(module, fakes, trace_joint=False, decompositions=decomposition_table())
+
+
+@contextlib.contextmanager
+def _watched_nodes(on_node: Callable[[torch.fx.Node], None]) -> Iterator[None]:
+    """Calls a function for each node that this thread traces, before anything can remove it again.
+
+    There is no public hook: by the time the exporter returns, it has dropped the assertions that nothing uses.
+    """
+    original = PythonKeyTracer.create_node
+    thread = threading.get_ident()
+
+    def create_node(self: PythonKeyTracer, *args: Any, **kwargs: Any) -> torch.fx.Node:
+        node = original(self, *args, **kwargs)
+        if threading.get_ident() == thread:
+            on_node(node)
+        return node
+
+    PythonKeyTracer.create_node = create_node  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        PythonKeyTracer.create_node = original  # type: ignore[method-assign]
+
+
+@contextlib.contextmanager
+def _isolated() -> Iterator[None]:
+    """Keeps the step from changing the random state and, when it fails, from leaving transforms behind.
+
+    Raises:
+        CaptureError: the step drew random numbers on the host, which the trace has frozen.
+    """
+    before = _random_states()
+    torch_state = torch.get_rng_state()
+    depth = _functorch_depth()
+    try:
+        yield
+        if _random_states() != before or not torch.equal(torch.get_rng_state(), torch_state):
+            raise CaptureError(
+                "the step draws random numbers on the host, which would be the same in every step",
+                expected="a step that depends on its arguments only",
+                hint="pass the random numbers as an argument",
+            )
+    finally:
+        random.setstate(before[0])
+        torch.set_rng_state(torch_state)
+        _restore_numpy(before[1])
+        while _functorch_depth() > depth:
+            torch._C._functorch.pop_dynamic_layer_stack()
+
+
+def _random_states() -> tuple[Any, Any]:
+    numpy = sys.modules.get("numpy")
+    state = numpy.random.get_state() if numpy else None
+    return random.getstate(), None if state is None else (state[0], tuple(state[1].tolist()), *state[2:])
+
+
+def _restore_numpy(state: Any) -> None:
+    numpy = sys.modules.get("numpy")
+    if numpy and state is not None:
+        numpy.random.set_state(state)
+
+
+def _functorch_depth() -> int:
+    return len(torch._C._functorch.get_interpreter_stack() or [])
+
+
+def _check_outputs(outputs: Sequence[Any], spec: TreeSpec) -> None:
+    for path, output in zip(spec.paths("out"), outputs, strict=True):
+        if not isinstance(output, torch.Tensor):
+            raise CaptureError(
+                f"output {path} is a {type(output).__name__}",
+                expected="a tensor, or a dict, list, tuple or namedtuple of them",
+            )
+        if output.layout is not torch.strided:
+            raise CaptureError(f"output {path} is a {output.layout} tensor", expected="a dense tensor")
+
+
+def _results(module: torch.fx.GraphModule) -> tuple[torch.fx.Node, ...]:
+    results: Any = module.graph.output_node().args[0]
+    return tuple(results)
+
+
+def _output_types(module: torch.fx.GraphModule, spec: TreeSpec) -> tuple[TensorType, ...]:
+    types: list[TensorType] = []
+    for path, result in zip(spec.paths("out"), _results(module), strict=True):
+        value = result.meta["val"]
+        types.append(TensorType(tuple(value.shape), checked_dtype(f"output {path}", value.dtype)))
+    return tuple(types)
+
+
+def _uses(module: torch.fx.GraphModule) -> tuple[frozenset[int], ...]:
+    found: dict[torch.fx.Node, frozenset[int]] = {}
+    inputs = 0
+    for node in module.graph.nodes:
+        if node.op == "placeholder":
+            found[node] = frozenset([inputs])
+            inputs += 1
+        elif node.op != "output":
+            found[node] = frozenset().union(*(found[used] for used in node.all_input_nodes))
+    return tuple(found[result] for result in _results(module))
+
+
+def position_of(node: torch.fx.Node) -> SourcePosition | None:
+    """The user's line of a node, where it is known."""
+    position = node.meta.get(POSITION)
+    return position if isinstance(position, SourcePosition) else None

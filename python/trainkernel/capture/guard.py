@@ -1,0 +1,150 @@
+"""Watches the step while it runs on fake tensors, for what the trace would lose or freeze."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
+from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map_only
+
+from trainkernel.capture.locations import innermost_user_frame
+from trainkernel.errors import CaptureError, SourceLocation
+
+#: A closed-over tensor of at most this many elements is a literal of the step.
+MAX_LITERAL = 16
+
+# In-place changes of a tensor's shape or storage; functionalization reports them late, or not at all.
+_METADATA_OPS = frozenset(
+    [
+        "resize_",
+        "resize_as_",
+        "set_",
+        "t_",
+        "transpose_",
+        "squeeze_",
+        "unsqueeze_",
+        "swapaxes_",
+        "swapdims_",
+        "as_strided_",
+    ]
+)
+# What may be asked of a closed-over tensor without reading its values.
+_METADATA_QUERIES = frozenset(
+    [
+        "size",
+        "dim",
+        "numel",
+        "nelement",
+        "stride",
+        "element_size",
+        "is_floating_point",
+        "is_complex",
+        "is_contiguous",
+        "__len__",
+        "__hash__",
+        "__repr__",
+        "__deepcopy__",
+        "get_device",
+        "ndimension",
+        "storage_offset",
+        "data_ptr",
+        "type",
+        "is_signed",
+    ]
+)
+_VALUE_PROPERTIES = frozenset(["T", "H", "mT", "mH", "data", "grad", "real", "imag"])
+
+
+class StepGuard(TorchFunctionMode):
+    """Sees every PyTorch call of the step, with the user's frame on the stack.
+
+    It refuses closed-over tensors (they would be frozen into the kernel), lets tiny ones through as copies (so that
+    nothing can change the user's own), refuses autocast and changes that functionalization loses, and replaces
+    ``one_hot``, which otherwise asks for the values of its argument.
+
+    Args:
+        boundary: the code object of the function that calls the step.
+    """
+
+    def __init__(self, boundary: CodeType) -> None:
+        super().__init__()
+        self._boundary = boundary
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+            raise autocast_error(self._location())
+        if name in _METADATA_OPS:
+            raise CaptureError(
+                f"{name} changes the shape or the storage of a tensor in place",
+                expected="a functional step",
+                hint=f"use {name.rstrip('_')} and the tensor that it returns",
+                location=self._location(),
+            )
+        if name == "__set__" and _property(func) == "data":
+            raise CaptureError(
+                "the step assigns to the .data of a tensor",
+                expected="a functional step",
+                hint="return the new value instead",
+                location=self._location(),
+            )
+        if func is F.one_hot:
+            return _one_hot(*args, **kwargs)
+        if name not in _METADATA_QUERIES and not (name == "__get__" and _property(func) not in _VALUE_PROPERTIES):
+            args, kwargs = tree_map_only(torch.Tensor, self._checked, (args, kwargs))
+        return func(*args, **kwargs)
+
+    def _checked(self, tensor: torch.Tensor) -> torch.Tensor:
+        if not _is_foreign(tensor):
+            return tensor
+        if tensor.numel() > MAX_LITERAL:
+            raise CaptureError(
+                f"the step uses a tensor of shape {list(tensor.shape)} that is no argument of it",
+                expected=f"only arguments, and literals of at most {MAX_LITERAL} elements",
+                hint="pass it to the step as an argument",
+                location=self._location(),
+            )
+        with unset_fake_temporarily(), torch._C.DisableTorchFunction():
+            return tensor.detach().cpu().clone()
+
+    def _location(self) -> SourceLocation | None:
+        position = innermost_user_frame(sys._getframe(), self._boundary)
+        return position.location() if position else None
+
+
+def autocast_error(location: SourceLocation | None) -> CaptureError:
+    """The error for a step that relies on autocast, whose rules depend on the device."""
+    return CaptureError(
+        "the step runs under torch.autocast",
+        expected="explicit dtypes",
+        hint="convert with .to(torch.bfloat16) what is to be computed in bfloat16",
+        location=location,
+    )
+
+
+def _property(func: Callable[..., Any]) -> str:
+    return getattr(getattr(func, "__self__", None), "__name__", "")
+
+
+def _is_foreign(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is neither an argument nor computed in the step."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return not isinstance(tensor, FakeTensor | FunctionalTensor) and type(tensor) in (torch.Tensor, torch.nn.Parameter)
+
+
+def _one_hot(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
+    if num_classes < 0:
+        raise ValueError("one_hot without num_classes asks for the largest value of its argument")
+    classes = torch.arange(num_classes, device=tensor.device, dtype=tensor.dtype)
+    return (tensor.unsqueeze(-1) == classes).to(torch.int64)

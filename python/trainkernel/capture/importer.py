@@ -1,0 +1,89 @@
+"""Imports a traced graph into torch-mlir's torch dialect, with the user's lines as locations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch_mlir import ir
+from torch_mlir.dialects import torch as torch_dialect
+from torch_mlir.extras.fx_importer import ContextCache, FxImporter, FxImporterHooks, GraphNodeImporter
+
+from trainkernel.capture.export import position_of
+from trainkernel.capture.locations import SourcePosition
+from trainkernel.errors import CaptureError, SourceLocation
+
+
+def torch_dialect_text(graph: torch.fx.Graph, name: str, fallback: SourcePosition) -> str:
+    """Import a graph as a function.
+
+    Args:
+        graph: a functional graph of ATen operations.
+        name: the symbol of the function.
+        fallback: the location of operations whose line is not known.
+
+    Returns:
+        A module in textual form, with locations.
+
+    Raises:
+        CaptureError: an operation cannot be imported; the message names it and the user's line.
+    """
+    context = ir.Context()
+    context.emit_error_diagnostics = False
+    torch_dialect.register_dialect(context)
+    importer = FxImporter(context=context, graph_node_importer_cls=_NodeImporter, hooks=_Hooks())
+    importer._cc = _Locations(context, fallback, importer._py_attr_tracker)
+    importer.import_stateless_graph(graph, func_name=name)
+    return str(importer.module.operation.get_asm(enable_debug_info=True))
+
+
+def unsupported_operator(name: str, location: SourceLocation | None) -> CaptureError:
+    """The error for an operator that does not lower to linalg."""
+    return CaptureError(
+        f"operator {name} is not supported",
+        expected="an operator that torch-mlir lowers to linalg",
+        hint="write this line with other operations",
+        location=location,
+    )
+
+
+class _Locations(ContextCache):  # type: ignore[misc]
+    """Gives each node the user's own line, instead of PyTorch's whole stack."""
+
+    __slots__ = ("_fallback",)
+
+    def __init__(self, context: Any, fallback: SourcePosition, tracker: Any) -> None:
+        super().__init__(context, py_attr_tracker=tracker)
+        self._fallback = fallback
+
+    def get_node_location(self, node: torch.fx.Node) -> Any:
+        position = position_of(node) or self._fallback
+        return ir.Location.file(position.file, position.line, position.column, context=self._c)
+
+
+class _NodeImporter(GraphNodeImporter):  # type: ignore[misc]
+    """Names the operation and the user's line where the importer only raises."""
+
+    def _import_torch_op_overload(self, loc: Any, node: torch.fx.Node, concrete_target: Any = None) -> None:
+        try:
+            super()._import_torch_op_overload(loc, node, concrete_target)
+        except (NotImplementedError, TypeError, ValueError, AssertionError, RuntimeError, KeyError) as error:
+            position = position_of(node)
+            raise unsupported_operator(
+                str(node.target).removesuffix(".default"), position.location() if position else None
+            ) from error
+
+
+class _Hooks(FxImporterHooks):  # type: ignore[misc]
+    """Writes literals into the text; the importer's own resource blobs are tied to its process."""
+
+    def resolve_literal(self, gni: Any, literal: Any, info: Any) -> Any:
+        if not isinstance(literal, torch.Tensor):
+            return None
+        tensor = literal.detach().cpu().contiguous()
+        kind = gni._cc.tensor_to_vtensor_type(tensor)
+        element = str(kind).rpartition(",")[2].rstrip(">")
+        shape = "".join(f"{size}x" for size in tensor.shape)
+        data = bytes(tensor.reshape(-1).view(torch.uint8).tolist()).hex()
+        value = ir.Attribute.parse(f'dense<"0x{data}"> : tensor<{shape}{element}>', context=gni._c)
+        return ir.Operation.create("torch.vtensor.literal", results=[kind], attributes={"value": value}).result

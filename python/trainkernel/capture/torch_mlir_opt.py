@@ -1,0 +1,120 @@
+"""Runs torch-mlir's pipelines in a process of their own, so that a crash there is an error here."""
+
+from __future__ import annotations
+
+import operator
+import os
+import re
+import shlex
+import subprocess
+import tempfile
+from dataclasses import dataclass
+
+import torch
+from torch_mlir import ir
+
+from trainkernel.capture.export import position_of
+from trainkernel.capture.importer import torch_dialect_text, unsupported_operator
+from trainkernel.capture.locations import SourcePosition
+from trainkernel.errors import CaptureError, InternalError
+
+_PIPELINE = (
+    "builtin.module(torchdynamo-export-to-torch-backend-pipeline{extra-library=},"
+    "torch-backend-to-linalg-on-tensors-backend-pipeline)"
+)
+_DIAGNOSTIC = re.compile(
+    r"^(?P<file>.*?):(?P<line>\d+):(?P<column>\d+): (?:error|note): (?P<message>.*)$", re.MULTILINE
+)
+_UNKNOWN_OP = re.compile(r'torch\.operator".*?name = "torch\.([\w.]+)"|(aten\.\w+)')
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What a run of torch-mlir-opt left: its exit status (negative: a signal), the module, and the diagnostics."""
+
+    status: int
+    text: str
+    errors: str
+
+
+def lower_to_linalg(graph: torch.fx.Graph, name: str, fallback: SourcePosition) -> str:
+    """Lower a graph to linalg on tensors.
+
+    Args:
+        graph: a functional graph of ATen operations.
+        name: the symbol of the function.
+        fallback: the location of operations whose line is not known.
+
+    Returns:
+        A module in textual form, with locations.
+
+    Raises:
+        CaptureError: an operation is not supported; the message names it and the user's line.
+        InternalError: torch-mlir fails on the whole of the step and on none of its operations.
+    """
+    source = torch_dialect_text(graph, name, fallback)
+    outcome = _run(source)
+    if outcome.status == 0:
+        return outcome.text
+    named = _named(outcome.errors) or _culprit(graph, fallback)
+    if named is not None:
+        raise named
+    with tempfile.NamedTemporaryFile("w", suffix=".mlir", prefix="trainkernel-", delete=False) as file:
+        file.write(source)
+    raise InternalError(
+        f"torch-mlir failed on the step with status {outcome.status}: {outcome.errors.strip()[:500]}",
+        hint=f"reproduce it with: {shlex.join([*_command(), file.name])}",
+    )
+
+
+def _command() -> list[str]:
+    tool = os.path.join(os.path.dirname(os.path.abspath(ir.__file__)), "_mlir_libs", "torch-mlir-opt")
+    # The generic form can be parsed whichever dialects are known, so that a leftover operation can be named.
+    flags = ["--mlir-print-debuginfo", "--mlir-print-op-generic", "--mlir-disable-threading"]
+    return [tool, *flags, f"--pass-pipeline={_PIPELINE}"]
+
+
+def _run(source: str) -> _Outcome:
+    done = subprocess.run([*_command(), "-"], input=source, capture_output=True, text=True, check=False)
+    return _Outcome(done.returncode, done.stdout, done.stderr)
+
+
+def _named(errors: str) -> CaptureError | None:
+    """The error for the first diagnostic that names an operator."""
+    for match in _DIAGNOSTIC.finditer(errors):
+        name = _UNKNOWN_OP.search(match["message"])
+        if name:
+            position = SourcePosition(match["file"], int(match["line"]), int(match["column"]))
+            return unsupported_operator(name.group(1) or name.group(2), position.location())
+    return None
+
+
+def _culprit(graph: torch.fx.Graph, fallback: SourcePosition) -> CaptureError | None:
+    """The error for the first operation that fails on its own, where the diagnostics name none."""
+    seen: set[str] = set()
+    for node in graph.nodes:
+        key = f"{node.target} {[used.meta.get('val') for used in node.all_input_nodes]} {node.args} {node.kwargs}"
+        if node.op != "call_function" or node.target is operator.getitem or key in seen:
+            continue
+        seen.add(key)
+        if _run(torch_dialect_text(_alone(node), "op", fallback)).status != 0:
+            position = position_of(node)
+            return unsupported_operator(
+                str(node.target).removesuffix(".default"), position.location() if position else None
+            )
+    return None
+
+
+def _alone(node: torch.fx.Node) -> torch.fx.Graph:
+    """A graph of one operation on placeholders."""
+    graph = torch.fx.Graph()
+    values: dict[torch.fx.Node, torch.fx.Node] = {}
+    for used in node.all_input_nodes:
+        values[used] = graph.placeholder(used.name)
+        values[used].meta = dict(used.meta)
+    copied = graph.node_copy(node, lambda used: values[used])
+    results = [copied]
+    if isinstance(node.meta.get("val"), tuple | list):
+        results = [graph.node_copy(user, lambda _: copied) for user in node.users if user.target is operator.getitem]
+    graph.output(tuple(results))
+    return graph

@@ -1,0 +1,140 @@
+"""The options of ``tk-compile``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from trainkernel import __version__
+
+# Also in the compiler, which is not imported for --help.
+STAGES = ("capture", "import", "fuse", "schedule", "lower", "ptx", "object", "binary")
+SUFFIXES = {"cuda": ".cubin", "cpu": ".so"}
+
+EPILOG = """\b
+Example, step.py:
+    import torch
+    from torch.func import grad_and_value
+\b
+    def step(state, x, t):
+        def loss(w):
+            return ((x @ w - t) ** 2).mean()
+        grads, value = grad_and_value(loss)(state)
+        return value, state - 0.1 * grads
+\b
+    def example_args():
+        return torch.randn(64, 64), torch.randn(32, 64), torch.randn(32, 64)
+\b
+Commands:
+    tk-compile step.py -o step.cubin                 for the GPU
+    tk-compile step.py -o step.so                    for this machine's CPU
+    tk-compile step.py --until-after schedule        print the schedule
+    tk-compile step.py -o step.cubin --dump-dir ir   keep every stage in ir/
+\b
+Use:
+    step = trainkernel.load("step.cubin")
+    loss, state = step(state, x, t)
+\b
+Exit status: 0 done, 1 something to change in the step, the options or the machine, 2 a fault of trainkernel.
+"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """The command line.
+
+    Attributes:
+        script: the user's file.
+        output: the file to write, or None.
+        step, args: the names of the two functions in the script.
+        target, arch: what for; None for the defaults.
+        until_after: the last stage.
+        dump_dir: folder for all stages, or None.
+        verbose: write the times of the stages.
+        report, report_json: print the report, write it to a file.
+        loss, gradients, updates, constants: roles, or None and empty for the default ones.
+    """
+
+    script: str
+    output: str | None
+    step: str
+    args: str
+    target: str | None
+    arch: str | None
+    until_after: str
+    dump_dir: str | None
+    verbose: bool
+    report: bool
+    report_json: str | None
+    loss: str | None
+    gradients: tuple[str, ...]
+    updates: tuple[str, ...]
+    constants: tuple[str, ...]
+
+    @property
+    def kind(self) -> str:
+        """The kind of the target: as given, or as the stage, the output or the architecture imply."""
+        if self.target is not None:
+            return self.target
+        suffix = Path(self.output or "").suffix
+        is_cpu = suffix == ".so" or self.until_after == "object" or (self.arch or "").startswith(("x86-64", "native"))
+        return "cpu" if is_cpu and suffix != ".cubin" else "cuda"
+
+    @property
+    def destination(self) -> str | None:
+        """The file to write; None for stdout."""
+        if self.output is not None or self.until_after != "binary":
+            return None if self.output == "-" else self.output
+        return Path(self.script).stem + SUFFIXES[self.kind]
+
+
+_OPTIONS: tuple[Callable[[Any], Any], ...] = (
+    click.argument("script", metavar="STEP.PY"),
+    click.option("-o", "--output", metavar="FILE", help="File to write, .cubin or .so. [STEP.cubin]"),
+    click.option("--step", metavar="NAME", default="step", show_default=True, help="The function to compile."),
+    click.option(
+        "--args",
+        metavar="NAME",
+        default="example_args",
+        show_default=True,
+        help="The function that returns a tuple of example arguments; only structure, shapes and dtypes count.",
+    ),
+    click.option("--target", type=click.Choice(["cuda", "cpu"]), help="By default what the output's name says."),
+    click.option(
+        "--arch",
+        metavar="ARCH",
+        help="sm_90a, sm_80; native, x86-64-v2, -v3, -v4. By default this machine's, or sm_90a without a GPU.",
+    ),
+    click.option(
+        "--until-after",
+        type=click.Choice(STAGES),
+        default="binary",
+        help="Stop after a stage and write its text to the output, or to stdout.",
+    ),
+    click.option("--dump-dir", metavar="DIR", help="Write every stage to DIR as NN-STAGE.mlir."),
+    click.option("-v", "--verbose", is_flag=True, help="Show the time of each stage."),
+    click.option("--report", is_flag=True, help="Print phases, barriers, memory and work."),
+    click.option("--report-json", metavar="FILE", help="Write the report as JSON."),
+    click.option("--loss", metavar="PATH", help="Role: the scalar loss, e.g. out[0]; '' for none."),
+    click.option(
+        "--gradients", multiple=True, metavar="OUT=IN", help="Role: gradients, e.g. out[1]=state['p']. Repeatable."
+    ),
+    click.option(
+        "--update", "updates", multiple=True, metavar="OUT=IN", help="Role: a state's next value. Repeatable."
+    ),
+    click.option(
+        "--constant", "constants", multiple=True, metavar="PATH", help="Role: an input that stays. Repeatable."
+    ),
+    click.version_option(__version__, prog_name="tk-compile"),
+)
+
+
+def with_options(function: Any) -> Any:
+    """Give a function all options of tk-compile, as keyword arguments named as in :class:`Options`."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function

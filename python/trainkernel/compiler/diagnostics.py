@@ -1,0 +1,121 @@
+"""What a failed tool means: a mistake of the user, at a line of the user's, or a fault of ours with a reproducer."""
+
+from __future__ import annotations
+
+import linecache
+import re
+import shlex
+import signal
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainkernel.compiler.tools import ToolRun
+from trainkernel.errors import CompileError, InternalError, SourceLocation, TrainKernelError
+
+_DIAGNOSTIC = re.compile(r"^(?P<file>\S.*?):(?P<line>\d+)(?::(?P<column>\d+))?: (?P<kind>error|note): (?P<message>.*)$")
+_CURRENT_OP = "see current operation"
+# How our passes word what the user can change. Other diagnostics come from MLIR's own verifiers and conversions,
+# which only a bug in a pass can offend.
+_FOR_USER = re.compile(r"is not supported|, expected ")
+# Those of ours that check what an earlier pass left.
+_OUR_FAULT = re.compile(r"^'[\w.]+' op |internal error|to have run|no barrier between|arena|barrier of scope")
+_CRASH = re.compile(r"^(?:PLEASE submit a bug report|Stack dump:|LLVM ERROR:)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One message of an MLIR tool.
+
+    Attributes:
+        kind: "error" or "note".
+        file, line: the location; "<unknown>" and 0 where there is none.
+        message: the text.
+    """
+
+    kind: str
+    file: str
+    line: int
+    message: str
+
+    def location(self) -> SourceLocation | None:
+        """The line of the user's program, or None."""
+        if self.file.startswith("<") and not self.file.startswith("<ipython"):
+            return None
+        return SourceLocation(self.file, self.line, linecache.getline(self.file, self.line).strip())
+
+
+def parse_diagnostics(stderr: str) -> list[Diagnostic]:
+    """The diagnostics among a tool's messages, without the printed operations."""
+    found = []
+    for line in stderr.splitlines():
+        match = _DIAGNOSTIC.match(line)
+        if match and not match["message"].startswith(_CURRENT_OP):
+            found.append(Diagnostic(match["kind"], match["file"], int(match["line"]), match["message"].strip()))
+    return found
+
+
+def explain_failure(run: ToolRun, keep: Callable[[], str], *, may_blame_user: bool = True) -> TrainKernelError:
+    """The error for a run of tk-opt that failed.
+
+    Args:
+        run: the failed run.
+        keep: keeps the input and returns the command that reproduces the failure; called for a fault of ours only.
+        may_blame_user: whether the stage can meet anything that the user can change.
+    """
+    diagnostics = parse_diagnostics(run.stderr)
+    first = next((d for d in diagnostics if d.kind == "error"), None)
+    crashed = run.status < 0 or run.status >= 128 or _CRASH.search(run.stderr)
+    for_user = first and _FOR_USER.search(first.message) and not _OUR_FAULT.search(first.message)
+    if first is None or crashed or not (may_blame_user and for_user) or first.file == "<stdin>":
+        return internal_error(run, first.message if first and not crashed else _crash_message(run), keep)
+    rest = diagnostics[diagnostics.index(first) + 1 :]
+    text = first.message
+    for other in rest:
+        if other.kind == "error":
+            break
+        where = other.location()
+        text += f"\n  note: {other.message}" + (f" at {where}" if where else "")
+    return CompileError(text, location=first.location())
+
+
+def internal_error(run: ToolRun, message: str, keep: Callable[[], str]) -> InternalError:
+    """The error for a fault of ours, with the command that reproduces it."""
+    program = Path(run.command[0]).name
+    return InternalError(f"{program} failed with {describe_status(run.status)}: {message}", hint=keep())
+
+
+def keep_reproducer(files: Mapping[str, bytes], command: Callable[[Path], list[str]]) -> str:
+    """Write the inputs of a failed command to a folder that stays.
+
+    Args:
+        files: names and contents.
+        command: makes the command from the folder.
+
+    Returns:
+        The sentence for the user.
+    """
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="trainkernel-reproducer-"))
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+    except OSError as error:
+        return f"this is a fault of trainkernel; its input could not be kept: {error.strerror or error}"
+    return f"this is a fault of trainkernel; reproduce it with: {shlex.join(command(folder))}"
+
+
+def describe_status(status: int) -> str:
+    """An exit status in words."""
+    if status >= 0:
+        return f"exit status {status}"
+    try:
+        return f"signal {signal.Signals(-status).name}"
+    except ValueError:
+        return f"signal {-status}"
+
+
+def _crash_message(run: ToolRun) -> str:
+    lines = [line.strip() for line in run.stderr.splitlines() if line.strip()]
+    telling = [line for line in lines if "Assertion" in line or line.startswith("LLVM ERROR")]
+    return (telling or lines or ["no message"])[0][:1000]

@@ -1,0 +1,252 @@
+"""What the compiler decided about a step: phases, barriers, memory, work."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from io import StringIO
+from typing import Any
+
+from trainkernel.manifest import CudaTarget, KernelSpec, Manifest
+
+_REGISTERS = re.compile(r"Used (\d+) registers")
+_SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
+
+
+@dataclass(frozen=True)
+class OpReport:
+    """One fused operation of a phase.
+
+    Attributes:
+        kind: "contraction", "reduction" or "pointwise".
+        tiles: how many pieces it is cut into.
+        sizes: the sizes of one, in elements.
+        flops: floating point operations of all.
+        bytes_read, bytes_written: of the tensors and buffers that it reads and writes, each counted once.
+    """
+
+    kind: str
+    tiles: int
+    sizes: tuple[int, ...]
+    flops: int
+    bytes_read: int
+    bytes_written: int
+
+
+@dataclass(frozen=True)
+class PhaseReport:
+    """What runs between two barriers.
+
+    Attributes:
+        barrier_before: the scope of the barrier before it, "cta", "cluster" or "grid", or None.
+        ops: what runs in it.
+    """
+
+    barrier_before: str | None
+    ops: tuple[OpReport, ...]
+
+    @property
+    def flops(self) -> int:
+        """Floating point operations of the phase."""
+        return sum(op.flops for op in self.ops)
+
+    @property
+    def bytes_moved(self) -> int:
+        """Bytes read and written in the phase."""
+        return sum(op.bytes_read + op.bytes_written for op in self.ops)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the compiler decided about a step.
+
+    Attributes:
+        name: the step's name.
+        target, arch: what it is compiled for.
+        phases: the schedule.
+        barriers: the number of barriers by scope.
+        grid, cluster, threads: the launch geometry; for a CPU step all 1.
+        shared_bytes: shared memory of one CTA.
+        workspace_bytes: scratch memory in global memory: the arena of intermediate results, and barrier counters.
+        state_bytes, batch_bytes: of the state and of one batch.
+        file_bytes: size of the compiled file.
+        registers: of one thread; None where unknown.
+        spill_bytes: register spills of one thread in bytes, stores and loads; None where unknown.
+        seconds: wall time of each stage of the compilation.
+    """
+
+    name: str
+    target: str
+    arch: str
+    phases: tuple[PhaseReport, ...]
+    barriers: Mapping[str, int]
+    grid: tuple[int, int, int]
+    cluster: tuple[int, int, int]
+    threads: int
+    shared_bytes: int
+    workspace_bytes: int
+    state_bytes: int
+    batch_bytes: int
+    file_bytes: int = 0
+    registers: int | None = None
+    spill_bytes: int | None = None
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def flops(self) -> int:
+        """Floating point operations of one step."""
+        return sum(phase.flops for phase in self.phases)
+
+    @property
+    def bytes_moved(self) -> int:
+        """Bytes that the phases of one step read and write."""
+        return sum(phase.bytes_moved for phase in self.phases)
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as JSON-able data, with the sums."""
+        return {**asdict(self), "flops": self.flops, "bytes_moved": self.bytes_moved}
+
+    def to_text(self, width: int = 100) -> str:
+        """The report as text with a table of the phases.
+
+        Args:
+            width: columns of the terminal.
+        """
+        from rich.console import Console
+
+        stream = StringIO()
+        console = Console(file=stream, width=width, color_system=None, highlight=False)
+        for line in self._summary():
+            console.print(line, markup=False, soft_wrap=True)
+        if self.phases:
+            console.print(self._table())
+        if self.seconds:
+            parts = [f"{stage} {seconds:.2f}" for stage, seconds in self.seconds.items()]
+            console.print(f"compiled in {sum(self.seconds.values()):.2f} s: {', '.join(parts)}", soft_wrap=True)
+        return "".join(line.rstrip() + "\n" for line in stream.getvalue().splitlines())
+
+    def _summary(self) -> list[str]:
+        lines = [f"{self.name} for {self.target} {self.arch}, {format_bytes(self.file_bytes)}"]
+        if self.target == "cuda":
+            grid, cluster = (" x ".join(map(str, _trimmed(sizes))) for sizes in (self.grid, self.cluster))
+            shared = f"{format_bytes(self.shared_bytes)} shared memory each"
+            lines.append(f"launch     grid {grid}, cluster {cluster}, {self.threads} threads, {shared}")
+        if self.registers is not None:
+            lines.append(f"registers  {self.registers} a thread, {self.spill_bytes or 0} bytes spilled")
+        counts = ", ".join(f"{count} {scope}" for scope, count in self.barriers.items()) or "none"
+        lines.append(f"phases     {len(self.phases)}, barriers: {counts}")
+        sizes = (("workspace", self.workspace_bytes), ("state", self.state_bytes), ("batch", self.batch_bytes))
+        lines.append("memory     " + ", ".join(f"{format_bytes(size)} {name}" for name, size in sizes))
+        lines.append(f"work       {format_count(self.flops)}FLOP, {format_bytes(self.bytes_moved)} moved")
+        return lines
+
+    def _table(self) -> Any:
+        from rich import box
+        from rich.table import Table
+
+        table = Table(box=box.SIMPLE_HEAD)
+        for title in ("phase", "barrier", "operation"):
+            table.add_column(title)
+        for title in ("tiles", "tile", "FLOP", "read", "written"):
+            table.add_column(title, justify="right")
+        for index, phase in enumerate(self.phases):
+            first = (str(index), phase.barrier_before or "-")
+            for op in phase.ops:
+                sizes = "x".join(map(str, op.sizes))
+                amounts = (format_count(op.flops), format_bytes(op.bytes_read), format_bytes(op.bytes_written))
+                table.add_row(*first, op.kind, str(op.tiles), sizes, *amounts)
+                first = ("", "")
+        return table
+
+
+def make_report(
+    manifest: Manifest, *, file_bytes: int = 0, notes: str = "", seconds: Mapping[str, float] | None = None
+) -> Report:
+    """The report of a compiled step.
+
+    Args:
+        manifest: of the step.
+        file_bytes: size of the compiled file.
+        notes: what ptxas said.
+        seconds: wall time by stage.
+    """
+    kernel = manifest.kernel
+    phases = _phases(kernel)
+    registers, spills = _REGISTERS.search(notes), _SPILLS.search(notes)
+    role_bytes = Counter[str]()
+    for spec in manifest.inputs:
+        role_bytes[spec.role] += spec.nbytes
+    return Report(
+        name=manifest.name,
+        target=manifest.target.kind,
+        arch=manifest.target.arch,
+        phases=phases,
+        barriers=dict(Counter(phase.barrier_before for phase in phases if phase.barrier_before)),
+        grid=kernel.grid,
+        cluster=kernel.cluster,
+        threads=kernel.threads,
+        shared_bytes=kernel.shared_bytes,
+        workspace_bytes=kernel.workspace_bytes,
+        state_bytes=role_bytes["state"],
+        batch_bytes=role_bytes["batch"],
+        file_bytes=file_bytes,
+        registers=int(registers[1]) if registers and isinstance(manifest.target, CudaTarget) else None,
+        spill_bytes=int(spills[1]) + int(spills[2]) if spills else None,
+        seconds=dict(seconds or {}),
+    )
+
+
+def _phases(kernel: KernelSpec) -> tuple[PhaseReport, ...]:
+    # The ledger is for people: what another version wrote differently is left out instead of refused.
+    phases = [phase for phase in kernel.schedule if isinstance(phase, dict)]
+    return tuple(PhaseReport(_text(phase.get("barrier_before")), _ops(phase.get("ops"))) for phase in phases)
+
+
+def _ops(ops: object) -> tuple[OpReport, ...]:
+    found = [op for op in ops if isinstance(op, dict)] if isinstance(ops, list) else []
+    return tuple(
+        OpReport(
+            _text(op.get("kind")) or "operation",
+            _number(op.get("tiles")),
+            tuple(_number(size) for size in op.get("sizes") or ()),
+            _number(op.get("flops")),
+            _number(op.get("bytes_read")),
+            _number(op.get("bytes_written")),
+        )
+        for op in found
+    )
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _trimmed(sizes: tuple[int, int, int]) -> tuple[int, ...]:
+    count = max((index + 1 for index, size in enumerate(sizes) if size != 1), default=1)
+    return sizes[:count]
+
+
+def format_bytes(count: int) -> str:
+    """A number of bytes for people, e.g. "12.3 KB" (1 KB = 1024 bytes)."""
+    amount = float(count)
+    for unit in ("B", "KB", "MB", "GB"):
+        if amount < 1024 or unit == "GB":
+            break
+        amount /= 1024
+    return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
+
+
+def format_count(count: int) -> str:
+    """A number with a decimal prefix, e.g. "1.2 M"."""
+    amount = float(count)
+    for prefix in ("", "k", "M", "G", "T"):
+        if amount < 1000 or prefix == "T":
+            break
+        amount /= 1000
+    return f"{count} " if not prefix else f"{amount:.1f} {prefix}"

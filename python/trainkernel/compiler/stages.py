@@ -1,0 +1,248 @@
+"""The stages between a captured step and the finished binary, and running them."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trainkernel.compiler.diagnostics import explain_failure, internal_error, keep_reproducer
+from trainkernel.compiler.tools import ToolRun, find_linker, find_ptxas, find_tk_opt, run_tool
+from trainkernel.errors import ArtifactError, CompileError, InternalError
+from trainkernel.manifest import CpuTarget, CudaTarget
+from trainkernel.runtime import artifact
+
+Target = CudaTarget | CpuTarget
+#: Called with the name of each stage, or group of stages, before it runs.
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A point between capture and binary at which the compilation can stop.
+
+    Attributes:
+        name: as the command line takes it.
+        summary: what it holds, in a few words.
+        suffix: of a file that holds its output.
+        pipeline: the pipeline of tk-opt that makes it from the stage before; "" where another tool does.
+    """
+
+    name: str
+    summary: str
+    suffix: str
+    pipeline: str = ""
+
+
+def stages_for(target: Target) -> tuple[Stage, ...]:
+    """All stages on the way to a target, in order."""
+    is_cuda = isinstance(target, CudaTarget)
+    schedule = f"tk-schedule{{target={target.arch if is_cuda else 'cpu'}}}"
+    lower = f"tk-lower-to-cuda{{arch={target.arch}}}"
+    if isinstance(target, CpuTarget):
+        lower = f"tk-lower-to-cpu{{vector-bits={512 if '+avx512f' in target.features else 256}}}"
+    code = Stage("ptx", "GPU assembly", ".ptx") if is_cuda else Stage("object", "host object code", ".o")
+    return (
+        Stage("capture", "linalg on tensors, as captured", ".mlir"),
+        Stage("import", "megakernel graph form", ".mlir", "tk-import"),
+        Stage("fuse", "graph form with fused operations", ".mlir", "tk-fuse"),
+        Stage("schedule", "megakernel scheduled form", ".mlir", schedule),
+        Stage("lower", "one GPU kernel in nvvm" if is_cuda else "one function in llvm", ".mlir", lower),
+        code,
+        Stage("binary", "the compiled step", ".cubin" if is_cuda else ".so"),
+    )
+
+
+#: The names of all stages of all targets.
+STAGE_NAMES = ("capture", "import", "fuse", "schedule", "lower", "ptx", "object", "binary")
+
+
+def find_stage(name: str, target: Target) -> Stage:
+    """The stage of a name.
+
+    Raises:
+        CompileError: there is none on the way to the target.
+    """
+    stages = stages_for(target)
+    for stage in stages:
+        if stage.name == name:
+            return stage
+    names = ", ".join(stage.name for stage in stages)
+    raise CompileError(f"there is no stage {name!r} for the target {target.kind}", expected=f"one of {names}")
+
+
+@dataclass
+class StageResults:
+    """What the stages left.
+
+    Attributes:
+        outputs: the output of each stage that ran in a process of its own or ended one.
+        seconds: wall time by stage, or by a group such as "import..lower" that ran in one process.
+        notes: what ptxas said about registers and spills.
+    """
+
+    outputs: dict[str, bytes] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    notes: str = ""
+
+
+_MODULE = re.compile(r"^module(?P<name> @[^\s{]+)?(?: attributes \{(?P<attributes>.*)\})? \{", re.MULTILINE)
+
+
+def with_manifest(text: str, manifest: Mapping[str, Any]) -> str:
+    """A captured module with its manifest as an attribute.
+
+    Args:
+        text: the module as the capture printed it.
+        manifest: all keys but "kernel".
+
+    Raises:
+        InternalError: the text is no module.
+    """
+    encoded = json.dumps(manifest, separators=(",", ":"), allow_nan=False)
+    # The hexadecimal escapes of MLIR's strings; the JSON is ASCII without line breaks.
+    literal = encoded.replace("\\", "\\5C").replace('"', "\\22")
+    match = _MODULE.search(text)
+    if match is None:
+        raise InternalError("the captured step is no module in textual form")
+    others = f"{match['attributes']}, " if match["attributes"] else ""
+    head = f'module{match["name"] or ""} attributes {{{others}megakernel.manifest = "{literal}"}} {{'
+    return text[: match.start()] + head + text[match.end() :]
+
+
+def run_stages(
+    captured: bytes,
+    target: Target,
+    *,
+    until_after: str = "binary",
+    keep_all: bool = False,
+    progress: Progress | None = None,
+    finished: Callable[[Stage, bytes], None] | None = None,
+) -> StageResults:
+    """Run the stages after the capture.
+
+    Args:
+        captured: the module with its manifest.
+        target: what to compile for.
+        until_after: the last stage to run.
+        keep_all: run each stage in a process of its own, which costs some 30 ms each, and keep its output.
+        progress: called with the name of what runs next.
+        finished: called with each output of a stage as soon as it is there.
+
+    Raises:
+        CompileError: the step cannot be compiled; the error names the user's line.
+        InternalError: a tool failed by a fault of ours.
+    """
+    last = find_stage(until_after, target)
+    stages = stages_for(target)
+    wanted = stages[1 : stages.index(last) + 1]
+    results = StageResults({"capture": captured})
+    if finished:
+        finished(stages[0], captured)
+    for group in _groups(wanted, keep_all):
+        label = group[0].name if len(group) == 1 else f"{group[0].name}..{group[-1].name}"
+        if progress:
+            progress(label)
+        start = time.perf_counter()
+        current = _run_group(group, next(reversed(results.outputs.values())), target, results)
+        results.seconds[label] = time.perf_counter() - start
+        results.outputs[group[-1].name] = current
+        if finished:
+            finished(group[-1], current)
+    return results
+
+
+def _groups(stages: Sequence[Stage], keep_all: bool) -> list[list[Stage]]:
+    groups: list[list[Stage]] = []
+    for stage in stages:
+        joins = stage.pipeline and groups and groups[-1][0].pipeline and not keep_all
+        if joins:
+            groups[-1].append(stage)
+        else:
+            groups.append([stage])
+    return groups
+
+
+def _run_group(group: Sequence[Stage], source: bytes, target: Target, results: StageResults) -> bytes:
+    if group[0].pipeline:
+        pipeline = f"builtin.module({','.join(stage.pipeline for stage in group)})"
+        flags = [f"--pass-pipeline={pipeline}", "--mlir-print-debuginfo", "--mlir-disable-threading"]
+        return _run_tk_opt(flags, source, group[0].name)
+    if group[0].name == "ptx":
+        return _run_tk_opt(["--tool=tk-translate", "--tk-to-ptx"], source, "ptx")
+    if isinstance(target, CpuTarget):
+        if group[0].name == "object":
+            flags = [f"--tk-cpu={target.arch}", f"--tk-cpu-features={','.join(target.features)}"]
+            return _run_tk_opt(["--tool=tk-translate", "--tk-to-object", *flags], source, "object")
+        return _link(source)
+    return _assemble(source, target, results)
+
+
+def _run_tk_opt(flags: Sequence[str], source: bytes, stage: str) -> bytes:
+    program = find_tk_opt()
+    run = run_tool([program, *flags], source)
+    if run.status == 0:
+        return run.stdout
+
+    def keep() -> str:
+        return keep_reproducer({f"{stage}.mlir": source}, lambda folder: [program, *flags, f"{folder}/{stage}.mlir"])
+
+    # What the last passes accepted must translate.
+    raise explain_failure(run, keep, may_blame_user=stage not in ("ptx", "object"))
+
+
+def _assemble(ptx: bytes, target: Target, results: StageResults) -> bytes:
+    program = find_ptxas()
+
+    def command(folder: Path) -> list[str]:
+        return [program, f"-arch={target.arch}", "-v", f"{folder}/step.ptx", "-o", f"{folder}/step.cubin"]
+
+    run, data = _run_on_files({"step.ptx": ptx}, command, "step.cubin")
+    if "Unsupported .version" in run.stderr:
+        hint = "pip install nvidia-cuda-nvcc, or install CUDA 13"
+        raise CompileError(f"{program} is too old for this code", expected="ptxas of CUDA 12.7 or later", hint=hint)
+    results.notes = run.stderr
+    return data if run.status == 0 else _fail(run, {"step.ptx": ptx}, command)
+
+
+def _link(code: bytes) -> bytes:
+    linker = find_linker()
+
+    def command(folder: Path) -> list[str]:
+        flags = ["-shared", "-Wl,-z,noexecstack", "-Wl,-z,relro", "-Wl,-z,now"]
+        return [*linker, *flags, f"{folder}/step.o", "-o", f"{folder}/step.so", "-lm"]
+
+    run, data = _run_on_files({"step.o": code}, command, "step.so")
+    return data if run.status == 0 else _fail(run, {"step.o": code}, command)
+
+
+def _run_on_files(
+    files: Mapping[str, bytes], command: Callable[[Path], list[str]], output: str
+) -> tuple[ToolRun, bytes]:
+    """Run a command in a private folder; the output it leaves there is sealed."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="trainkernel-", ignore_cleanup_errors=True) as name:
+            folder = Path(name)
+            for file, content in files.items():
+                (folder / file).write_bytes(content)
+            run = run_tool(command(folder))
+            if run.status != 0:
+                return run, b""
+            artifact.seal(folder / output)
+            return run, (folder / output).read_bytes()
+    except ArtifactError as error:
+        raise InternalError(f"the compiled file cannot be sealed: {error.message}") from error
+    except OSError as error:
+        hint = "set TMPDIR to a folder with space"
+        raise CompileError(f"temporary files cannot be written: {error.strerror or error}", hint=hint) from error
+
+
+def _fail(run: ToolRun, files: Mapping[str, bytes], command: Callable[[Path], list[str]]) -> bytes:
+    lines = [line.strip() for line in run.stderr.splitlines() if line.strip()]
+    telling = [line for line in lines if "error" in line.lower() or "fatal" in line.lower()] or lines
+    raise internal_error(run, (telling or ["no message"])[0][:1000], lambda: keep_reproducer(files, command))

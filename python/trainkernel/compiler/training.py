@@ -1,0 +1,247 @@
+"""``compile_training``: from a Python function to a compiled one, in one process."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from trainkernel.compiler.driver import CompiledArtifact, compile_step
+from trainkernel.compiler.files import check_destination, write_atomically
+from trainkernel.compiler.report import Report
+from trainkernel.compiler.stages import find_stage, stages_for
+from trainkernel.compiler.targets import resolve_target
+from trainkernel.errors import ArgumentError, CompileError
+from trainkernel.manifest import Manifest, TensorSpec
+from trainkernel.pytree import NamedTupleTypes, flatten, namedtuple_types
+from trainkernel.runtime import LoadedStep
+from trainkernel.runtime.artifact import parse
+from trainkernel.runtime.step import load_artifact
+
+if TYPE_CHECKING:
+    from trainkernel.capture import CapturedStep, StepRoles
+
+_NO_TEXT = ("object", "binary")
+
+
+def compile_training(
+    step: Callable[..., Any],
+    example_args: tuple[Any, ...],
+    *,
+    target: str = "auto",
+    arch: str | None = None,
+    roles: StepRoles | None = None,
+    name: str | None = None,
+    donate: bool = False,
+    verbose: bool = False,
+) -> CompiledTrainingStep:
+    """Compile a functional training step to one kernel.
+
+    Args:
+        step: ``step(state, *batch) -> (loss, new_state)`` or ``(loss, gradients, new_state)``.
+        example_args: its positional arguments; only structure, shapes and dtypes of their tensors count.
+        target: "cuda", "cpu", or "auto" for the device of the example tensors.
+        arch: e.g. "sm_90a" or "x86-64-v3"; by default that of this machine.
+        roles: where the step's arguments and outputs are paired otherwise.
+        name: of the kernel; by default that of the function.
+        donate: whether calls update the state in place unless they say otherwise.
+        verbose: write the stages and their times to stderr.
+
+    Raises:
+        CaptureError: the step is no static functional step.
+        CompileError: it cannot be compiled for the target.
+    """
+    from trainkernel.capture import capture
+
+    kind, device = _device_of(example_args)
+    if target not in ("auto", "cuda", "cpu"):
+        raise CompileError(f"the target is {target!r}", expected='"auto", "cuda" or "cpu"')
+    resolved = resolve_target(kind if target == "auto" else target, arch, device or 0)
+    say = _say if verbose else None
+    if say:
+        say("capture")
+    recorder = _Recorder(step)
+    function = recorder if callable(step) else step
+    captured = capture(function, example_args, name=name or _name_of(step), roles=roles)
+    made = compile_step(captured, target=resolved, progress=say)
+    if say and made.report:
+        say(made.report.to_text())
+    return CompiledTrainingStep(captured, made, recorder.types, device=device, donate=donate)
+
+
+def _say(text: str) -> None:
+    print(f"trainkernel: {text}", file=sys.stderr)
+
+
+class CompiledTrainingStep:
+    """A compiled step, called like the function it was compiled from; :func:`compile_training` makes it.
+
+    A call returns what the function would: fresh tensors, with the arguments untouched. With ``donate=True`` the state
+    is updated in place instead. The code is loaded at the first call, so that a step for a GPU can be compiled, looked
+    at and saved on a machine without one.
+    """
+
+    def __init__(
+        self,
+        captured: CapturedStep,
+        made: CompiledArtifact,
+        types: NamedTupleTypes,
+        *,
+        device: int | None = None,
+        donate: bool = False,
+    ) -> None:
+        assert made.data is not None and made.manifest is not None and made.report is not None
+        self._captured = captured
+        self._target = made.target
+        self._data, self._manifest, self._report = made.data, made.manifest, made.report
+        self._texts: dict[str, str] = made.texts
+        self._types = types
+        self._device = device
+        self._donate = donate
+        self._loaded: LoadedStep | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def manifest(self) -> Manifest:
+        """Everything about the step but its code."""
+        return self._manifest
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """The tensors that the step takes, in the order of its arguments' leaves."""
+        return self._manifest.inputs
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """The tensors that the step returns, in the order of its result's leaves."""
+        return self._manifest.outputs
+
+    def __call__(self, *args: Any, donate: bool | None = None, stream: Any = None) -> Any:
+        """Run one step; see :meth:`trainkernel.LoadedStep.__call__`.
+
+        Raises:
+            ArgumentError: an argument does not fit; nothing was launched.
+            DeviceError: there is no device that can run the step, or the launch failed.
+        """
+        loaded = self._loaded or self._load()
+        return loaded(*args, donate=self._donate if donate is None else donate, stream=stream)
+
+    def _load(self) -> LoadedStep:
+        with self._lock:
+            if self._loaded is None:
+                found = parse(self._data, f"<compiled {self._manifest.name}>")
+                device = self._device if self._target.kind == "cuda" else None
+                self._loaded = load_artifact(found, device=device, types=self._types)
+            return self._loaded
+
+    def ir(self, stage: str = "schedule") -> str:
+        """The text of a stage: "capture", "import", "fuse", "schedule", "lower" or, on a GPU, "ptx".
+
+        Raises:
+            CompileError: there is no such stage for the target, or it is not text.
+        """
+        found = find_stage(stage, self._target)
+        if found.name in _NO_TEXT:
+            names = ", ".join(other.name for other in stages_for(self._target) if other.name not in _NO_TEXT)
+            raise CompileError(
+                f"the stage {stage} is not text", expected=f"one of {names}", hint="use .save() for code"
+            )
+        if found.name not in self._texts:
+            made = compile_step(self._captured, target=self._target, until_after="lower", keep_all=True)
+            self._texts |= made.texts
+        return self._texts[found.name]
+
+    @property
+    def ptx(self) -> str:
+        """The GPU assembly.
+
+        Raises:
+            CompileError: the step is compiled for the CPU.
+        """
+        if self._target.kind != "cuda":
+            hint = 'compile it with target="cuda", or look at .ir("lower")'
+            raise CompileError("a step for the CPU has no PTX", expected="a step for a GPU", hint=hint)
+        return self.ir("ptx")
+
+    def report(self) -> Report:
+        """What the compiler decided: phases, barriers, memory, work."""
+        return self._report
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the compiled file, which :func:`trainkernel.load` reads, and return its path.
+
+        Args:
+            path: with the extension .cubin for a GPU step, .so for a CPU step.
+
+        Raises:
+            CompileError: the extension is another, or the file cannot be written.
+        """
+        suffix = stages_for(self._target)[-1].suffix
+        if Path(path).suffix != suffix:
+            raise CompileError(f"the output is {os.fspath(path)!r}", expected=f"a name that ends in {suffix}")
+        check_destination(path)
+        write_atomically(path, self._data)
+        return Path(path)
+
+    def close(self) -> None:
+        """Unload the code; the next call loads it again. No launch may be under way."""
+        with self._lock:
+            loaded, self._loaded = self._loaded, None
+        if loaded is not None:
+            loaded.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a compiled step cannot be pickled or copied: it holds loaded code; write it with .save(path) and read it "
+            "with trainkernel.load(path)"
+        )
+
+    def __repr__(self) -> str:
+        signature = f"{self._manifest.name}({', '.join(self._manifest.parameters)})"
+        target = self._target
+        return f"<compiled training step {signature} for {target.kind} {target.arch}, {len(self._data)} bytes>"
+
+
+class _Recorder:
+    """A step that notes the namedtuple types that it is given and returns, to rebuild results with them."""
+
+    def __init__(self, step: Callable[..., Any]) -> None:
+        self.types: NamedTupleTypes = {}
+        # Where the capture finds the function itself, its file and its parameters, as with functools.partial.
+        self.func = step
+        with contextlib.suppress(TypeError, ValueError):
+            self.__signature__ = inspect.signature(step)
+
+    def __call__(self, *args: Any) -> Any:
+        out = self.func(*args)
+        for tree in (args, out):
+            try:
+                self.types.update(namedtuple_types(tree))
+            except ArgumentError:
+                continue  # The capture words this better.
+        return out
+
+
+def _name_of(step: Any) -> str:
+    name = getattr(step, "__name__", "step")
+    return name if isinstance(name, str) and name.isidentifier() and name.isascii() else "step"
+
+
+def _device_of(example_args: Any) -> tuple[str, int | None]:
+    """The kind and the ordinal of the device of the example tensors."""
+    try:
+        leaves, _ = flatten(example_args)
+    except ArgumentError:
+        return "cpu", None  # The capture refuses them.
+    for leaf in leaves:
+        device = getattr(leaf, "device", None)
+        if getattr(device, "type", None) == "cuda":
+            return "cuda", getattr(device, "index", None)
+        if hasattr(type(leaf), "__cuda_array_interface__") and getattr(device, "type", None) is None:
+            return "cuda", None
+    return "cpu", None

@@ -1,0 +1,364 @@
+"""``tk-compile`` as its users meet it: outputs, options, errors and exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from compile_support import fake_tool, needs_tools
+from trainkernel.cli.compile import main
+from trainkernel.runtime import artifact
+
+PYTHON = Path(__file__).resolve().parents[2] / "python"
+COMMAND = [sys.executable, "-m", "trainkernel.cli.compile"]
+
+STEP = """
+import torch
+from torch.func import grad_and_value
+
+print("running")
+
+
+def step(state, x, t):
+    def loss(w):
+        return ((torch.relu(x @ w["w"]) - t) ** 2).mean()
+
+    grads, value = grad_and_value(loss)(state)
+    return value, {"w": state["w"] - 0.1 * grads["w"]}
+
+
+def just_update(w, g):
+    return {"next": w - g}
+
+
+def example_args():
+    return {"w": torch.randn(16, 8)}, torch.randn(4, 16), torch.randn(4, 8)
+
+
+def update_args():
+    return torch.randn(30), torch.randn(30)
+
+
+if __name__ == "__main__":
+    raise SystemExit("never")
+"""
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(PYTHON), **more}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(STEP)
+    return tmp_path
+
+
+@pytest.fixture
+def run(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs tk-compile in this process: exit code, stdout and stderr."""
+
+    def invoke(*arguments: str) -> tuple[int, str, str]:
+        before = list(sys.path)
+        try:
+            status = main(arguments)
+        finally:
+            sys.path[:] = before
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return status, out, err
+
+    return invoke
+
+
+# Before any import of PyTorch
+
+
+def test_help_is_complete_and_imports_neither_torch_nor_rich() -> None:
+    program = (
+        "import sys; from trainkernel.cli.compile import main; status = main(['--help'])\n"
+        "heavy = ('torch', 'mlir', 'torch_mlir', 'rich', 'numpy', 'cuda')\n"
+        "print(status, [name for name in heavy if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment(), capture_output=True, text=True, check=True
+    )
+    assert done.stdout.endswith("0 []\n")
+    for said in ("tk-compile step.py -o step.cubin", "--until-after", "--dump-dir", "def example_args", "Exit status"):
+        assert said in done.stdout
+
+
+def test_importing_the_package_imports_nothing_heavy_and_has_all_names() -> None:
+    program = (
+        "import sys, trainkernel\n"
+        "heavy = [name for name in ('torch', 'torch_mlir', 'cuda', 'numpy', 'rich', 'click') if name in sys.modules]\n"
+        "assert heavy == [], heavy\n"
+        "trainkernel.compile_training, trainkernel.CompiledTrainingStep, trainkernel.StepRoles, trainkernel.load\n"
+        "assert 'torch' not in sys.modules and 'cuda' not in sys.modules\n"
+        "assert set(trainkernel.__all__) <= set(dir(trainkernel)); from trainkernel import *\n"
+        "assert all(hasattr(trainkernel, name) for name in trainkernel.__all__ if name != 'DeviceArray')\n"
+    )
+    subprocess.run([sys.executable, "-c", program], env=environment(), check=True)
+
+
+def test_the_stages_of_the_options_are_those_of_the_compiler() -> None:
+    from trainkernel.cli.options import STAGES, SUFFIXES
+    from trainkernel.compiler.stages import STAGE_NAMES, stages_for
+    from trainkernel.compiler.targets import resolve_target
+
+    assert STAGES == STAGE_NAMES
+    for kind, suffix in SUFFIXES.items():
+        assert stages_for(resolve_target(kind))[-1].suffix == suffix
+
+
+def test_version(run: Run) -> None:
+    import trainkernel
+
+    assert run("--version") == (0, f"tk-compile, version {trainkernel.__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "Missing argument 'STEP.PY'"),
+        (("train.py", "--bogus"), "--bogus"),
+        (("train.py", "--target", "tpu"), "tpu"),
+        (("train.py", "--until-after", "nowhere"), "nowhere"),
+        (("absent.py",), "there is no file absent.py"),
+        (("..",), ".. is a folder"),
+        (("train.py", "-o", "absent/x.cubin"), "absent does not exist"),
+        (("train.py", "-o", "."), "is a folder"),
+        (("train.py", "-o", "train.py/x.so"), "is not a folder"),
+        (("train.py", "--report-json", "absent/x.json"), "absent does not exist"),
+        (("train.py", "-o", "x.so", "--target", "cuda"), "ends in .cubin"),
+        (("train.py", "-o", "x.cubin", "--target", "cpu"), "ends in .so"),
+        (("train.py", "--arch", "sm_70"), "one of sm_80, sm_90a"),
+        (("train.py", "-o", "x.so", "--arch", "sm_90a"), "--target cuda"),
+        (("train.py", "--target", "cuda", "--until-after", "object"), "no stage 'object'"),
+        (("train.py", "--until-after", "fuse", "--report"), "no report"),
+        (("train.py", "--dump-dir", "train.py"), "cannot be created"),
+    ],
+)
+def test_mistakes_in_the_command_are_refused(run: Run, folder: Path, arguments: tuple[str, ...], said: str) -> None:
+    status, out, err = run(*arguments)
+    assert (status, out) == (1, "")
+    assert err.startswith("tk-compile: error: ") or "running" in err
+    assert said in err
+    assert [path.name for path in folder.iterdir() if path.name != "__pycache__"] == ["train.py"]
+
+
+# The user's file
+
+
+@pytest.mark.parametrize(
+    ("source", "said", "line"),
+    [
+        ("def example_args(): return ()", "defines no step", None),
+        ("def step(s): return s", "defines no example_args", None),
+        ("step = 3\ndef example_args(): return ()", "step in bad.py is a int", None),
+        ("def step(s): return s\nexample_args = [1]", "is a list, expected a function", None),
+        ("def step(s): return s\ndef example_args(): return [1]", "returned a list, expected the tuple", None),
+        ("def step(s): return s\n\ndef example_args():\n  return 1 / 0", "ZeroDivisionError: division by zero", 4),
+        ("x = 1\ndef step(s:\n  return s", "SyntaxError", 2),
+        ("import no_such_module_here", "ModuleNotFoundError", 1),
+        ("import sys\nsys.exit(0)", "SystemExit", 2),
+        ("import sys\nsys.exit('no')", "SystemExit: no", 2),
+        ("x = b'\\xff'.decode()", "UnicodeDecodeError", 1),
+        ("raise BaseException", "BaseException", 1),
+        ("\0", "null bytes", None),
+    ],
+)
+def test_mistakes_in_the_file_are_shown_with_their_line(
+    run: Run, folder: Path, source: str, said: str, line: int | None
+) -> None:
+    (folder / "bad.py").write_text(source)
+    status, out, err = run("bad.py", "-o", "x.cubin")
+    assert (status, out) == (1, "")
+    assert err.startswith("tk-compile: error: ") and said in err
+    if line is not None:
+        assert f"bad.py:{line}: {source.splitlines()[line - 1].strip()}" in err
+    assert not (folder / "x.cubin").exists()
+
+
+@needs_tools
+@pytest.mark.parametrize(
+    ("body", "said", "marked"),
+    [
+        ("    if x.sum() > 0: pass\n    return x.sum(), state", "reads the value of a tensor", "if x.sum() > 0: pass"),
+        ("    exit(0)", "ended the program", None),
+        ("    return x.sum()", "expected (loss, new_state)", None),
+        ("    raise KeyError('k')", "KeyError", "raise KeyError('k')"),
+        ("    return x.cumsum(0).sum(), state", "not supported", "x.cumsum(0)"),
+    ],
+)
+def test_steps_that_cannot_be_compiled_are_the_users_error(
+    run: Run, folder: Path, body: str, said: str, marked: str | None
+) -> None:
+    pytest.importorskip("torch_mlir")
+    args = "def example_args(): return torch.ones(3), torch.ones(3)"
+    (folder / "bad.py").write_text(f"import torch\ndef step(state, x):\n{body}\n{args}\n")
+    status, _, err = run("bad.py")
+    assert (status, said in err) == (1, True), err
+    assert marked is None or marked in err
+    assert sorted(path.name for path in folder.iterdir() if path.is_file()) == ["bad.py", "train.py"]
+
+
+# Whole compilations
+
+
+@needs_tools
+def test_it_compiles_for_both_targets_by_the_name_of_the_output(run: Run, folder: Path) -> None:
+    pytest.importorskip("torch_mlir")
+    for output, kind in (("a.cubin", "cuda"), ("b.so", "cpu")):
+        status, out, err = run("train.py", "-o", output, "--report")
+        assert status == 0 and f"step for {kind}" in out
+        # The user's own output does not mix with ours, and a warning of PyTorch's is none of the user's business.
+        assert err == "running\n"
+        manifest = artifact.read(folder / output).manifest
+        assert manifest.target.kind == kind and manifest.source["file"] == "train.py"
+    assert not [path.name for path in folder.iterdir() if ".tmp" in path.name]
+
+
+@needs_tools
+def test_options_reach_the_compiler(run: Run, folder: Path) -> None:
+    pytest.importorskip("torch_mlir")
+    roles = (
+        "--step",
+        "just_update",
+        "--args",
+        "update_args",
+        "--loss",
+        "",
+        "--update",
+        "out['next']=w",
+        "--constant",
+        "g",
+    )
+    outputs = ("--arch", "x86-64-v2", "--dump-dir", "ir/deep", "--report-json", "report.json", "-v")
+    status, out, err = run("train.py", *roles, *outputs)
+    assert (status, out) == (0, "")
+    found = artifact.read(folder / "train.so").manifest
+    assert (found.name, found.target.arch) == ("just_update", "x86-64-v2")
+    assert [spec.role for spec in found.inputs] == ["state", "constant"]
+    assert [(spec.role, spec.updates) for spec in found.outputs] == [("new_state", 0)]
+    assert sorted(os.listdir(folder / "ir/deep"))[::6] == ["01-capture.mlir", "07-binary.so"]
+    assert json.loads((folder / "report.json").read_text())["name"] == "just_update"
+    for stage in ("script", "capture", "import", "fuse", "schedule", "lower", "object", "binary", "total"):
+        assert stage in err
+    assert "no pairing" in run("train.py", "--update", "nonsense")[2]
+
+
+@needs_tools
+def test_stages_go_to_stdout_or_to_a_file(folder: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    pytest.importorskip("torch_mlir")
+    assert main(["train.py", "--until-after", "schedule", "--target", "cuda", "--arch", "sm_80"]) == 0
+    assert b"megakernel.kernel" in capfdbinary.readouterr().out
+    assert main(["train.py", "--until-after", "ptx", "-o", "out.ptx", "--arch", "sm_80"]) == 0
+    assert capfdbinary.readouterr().out == b""
+    assert ".target sm_80" in (folder / "out.ptx").read_text()
+    assert main(["train.py", "--until-after", "object", "-o", "-"]) == 0
+    assert capfdbinary.readouterr().out.startswith(b"\x7fELF")
+    assert sorted(path.name for path in folder.iterdir() if path.is_file()) == ["out.ptx", "train.py"]
+
+
+@needs_tools
+def test_a_fault_of_ours_exits_with_2_and_says_how_to_reproduce_it(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch_mlir")
+    tool = fake_tool(folder / "broken", "echo 'LLVM ERROR: Cannot select' >&2; exit 1")
+    monkeypatch.setenv("TRAINKERNEL_TK_OPT", str(tool))
+    (folder / "train.cubin").write_bytes(b"old")
+    status, _, err = run("train.py")
+    assert status == 2
+    assert "tk-compile: internal error: " in err and "Cannot select" in err and f"reproduce it with: {tool}" in err
+    assert (folder / "train.cubin").read_bytes() == b"old"
+
+
+def test_an_unexpected_exception_keeps_its_traceback_in_a_file(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("surprise")
+
+    monkeypatch.setattr("trainkernel.cli.compile._check_outputs", broken)
+    status, _, err = run("train.py", "-o", "a b.so")
+    assert status == 2
+    assert "fault of trainkernel" in err and "tk-compile train.py -o 'a b.so'" in err
+    kept = Path(err.strip().rsplit(" ", 1)[1])
+    assert "surprise" in kept.read_text()
+    kept.unlink()
+
+
+# In processes of their own
+
+
+@needs_tools
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_leaves_nothing(folder: Path, number: int) -> None:
+    pytest.importorskip("torch_mlir")
+    tool = fake_tool(folder / "slow", f"touch {folder}/started; exec sleep 60")
+    temporary = folder / "tmp"
+    temporary.mkdir()
+    variables = environment(TRAINKERNEL_PTXAS=str(tool), TMPDIR=str(temporary))
+    process = subprocess.Popen([*COMMAND, "train.py"], env=variables, stderr=subprocess.PIPE, text=True)
+    for _ in range(600):
+        if (folder / "started").exists():
+            break
+        time.sleep(0.1)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 128 + number
+    assert "Traceback" not in err
+    left = sorted(path.name for path in folder.iterdir() if path.is_file())
+    assert left == ["slow", "started", "train.py"]
+    assert list(temporary.iterdir()) == []
+
+
+@needs_tools
+def test_the_command_itself_is_quiet_and_repeatable(folder: Path) -> None:
+    pytest.importorskip("torch_mlir")
+    (folder / "helper.py").write_text("RATE = 0.5\n")
+    source = STEP.replace("import torch\n", "import torch\nfrom helper import RATE\n", 1).replace("0.1 *", "RATE *")
+    (folder / "sub").mkdir()
+    (folder / "sub" / "train.py").write_text(source.replace('print("running")', ""))
+    (folder / "helper.py").rename(folder / "sub" / "helper.py")
+    for output in ("one.so", "two.so"):
+        done = subprocess.run(
+            [*COMMAND, "sub/train.py", "-o", output], env=environment(), capture_output=True, check=False
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert (folder / "one.so").read_bytes() == (folder / "two.so").read_bytes()
+
+
+@needs_tools
+def test_a_reader_that_leaves_early_is_no_error(folder: Path) -> None:
+    pytest.importorskip("torch_mlir")
+    command = [*COMMAND, "train.py", "--until-after", "ptx"]
+    process = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == b"running\n"
+    assert process.wait() == 128 + signal.SIGPIPE
+
+
+@needs_tools
+def test_the_starters_run_the_tools_under_their_names(folder: Path) -> None:
+    for name, said in (("tk_opt", "TrainKernel optimizer"), ("tk_translate", "TrainKernel translation")):
+        program = f"from trainkernel.cli.shims import {name}; {name}()"
+        command = [sys.executable, "-c", program, "--help"]
+        done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
+        assert said in done.stdout
+    program = "from trainkernel.cli.shims import tk_opt; tk_opt()"
+    variables = environment(TRAINKERNEL_TK_OPT="/absent")
+    done = subprocess.run([sys.executable, "-c", program], env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "tk-opt: error: TRAINKERNEL_TK_OPT" in done.stderr

@@ -1,0 +1,187 @@
+"""``compile_training`` on this machine's CPU, judged by the same step in float64 and by eager PyTorch."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compile_support import error_of, needs_tools
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("torch_mlir")
+
+from torch.utils._pytree import tree_leaves, tree_map  # noqa: E402
+
+import trainkernel  # noqa: E402
+from training_steps import STEPS, Momentum, Params, Result, mlp, mlp_args, momentum, momentum_args  # noqa: E402
+from trainkernel.errors import ArgumentError, CaptureError, CompileError, DeviceError  # noqa: E402
+
+pytestmark = needs_tools
+
+
+def exact(name: str, args: tuple[Any, ...]) -> list[Any]:
+    """The leaves of the step's result, computed in float64 from the same inputs."""
+    doubles = tree_map(lambda leaf: leaf.double() if leaf.is_floating_point() else leaf, args)
+    return tree_leaves(STEPS[name][0](torch.float64)(*doubles))
+
+
+@pytest.fixture(scope="module")
+def mlp_step() -> trainkernel.CompiledTrainingStep:
+    return trainkernel.compile_training(mlp(torch.float32), mlp_args(8, 16, 24), target="cpu")
+
+
+@pytest.fixture(scope="module")
+def gpu_step() -> trainkernel.CompiledTrainingStep:
+    return trainkernel.compile_training(mlp(torch.float32), mlp_args(8, 16, 24), target="cuda", arch="sm_90a")
+
+
+@pytest.mark.parametrize("compute", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize("name", STEPS)
+def test_a_compiled_step_is_as_near_to_float64_as_eager(name: str, compute: Any) -> None:
+    make, make_args = STEPS[name]
+    step, args = make(compute), make_args()
+    compiled = trainkernel.compile_training(step, args, target="cpu")
+    before = [leaf.clone() for leaf in tree_leaves(args)]
+    ours, eager = compiled(*args), step(*args)
+    assert all(torch.equal(a, b) for a, b in zip(before, tree_leaves(args), strict=True)), "an input changed"
+    assert torch.utils._pytree.tree_structure(ours) == torch.utils._pytree.tree_structure(eager)
+    unit = 2.0**-23 if compute is torch.float32 else 2.0**-8
+    for us, them, truth in zip(tree_leaves(ours), tree_leaves(eager), exact(name, args), strict=True):
+        assert (us.shape, us.dtype) == (them.shape, them.dtype)
+        scale = truth.abs().max().item()
+        our_error, eager_error = ((x.double() - truth).abs().max().item() for x in (us, them))
+        assert our_error <= 2 * eager_error + 4 * unit * scale, (name, our_error, eager_error, scale)
+
+
+def test_twenty_donated_steps_train_as_eager_does() -> None:
+    step, args = mlp(torch.float32), mlp_args(32, 64, 48)
+    compiled = trainkernel.compile_training(step, args, donate=True)
+    state, expected = tree_map(torch.clone, args[0]), args[0]
+    losses = []
+    for _ in range(20):
+        pointers = [leaf.data_ptr() for leaf in tree_leaves(state)]
+        loss, state = compiled(state, *args[1:])
+        assert pointers == [leaf.data_ptr() for leaf in tree_leaves(state)]
+        expected_loss, expected = step(expected, *args[1:])
+        losses.append(loss.item())
+        torch.testing.assert_close(loss, expected_loss)
+    assert losses[-1] < losses[0]
+    for us, them in zip(tree_leaves(state), tree_leaves(expected), strict=True):
+        torch.testing.assert_close(us, them, rtol=1e-4, atol=1e-5)
+    # A call may say otherwise.
+    before = [leaf.clone() for leaf in tree_leaves(state)]
+    compiled(state, *args[1:], donate=False)
+    assert all(torch.equal(a, b) for a, b in zip(before, tree_leaves(state), strict=True))
+
+
+def test_namedtuples_come_back_as_the_users_own_types_also_where_only_the_result_has_them() -> None:
+    args = momentum_args()
+    out = trainkernel.compile_training(momentum(torch.float32), args)(*args)
+    assert type(out) is Result and type(out.state) is Momentum and type(out.state.velocity) is Params
+
+
+def test_two_calls_give_the_same_bits(mlp_step: trainkernel.CompiledTrainingStep) -> None:
+    args = mlp_args(8, 16, 24)
+    first, second = tree_leaves(mlp_step(*args)), tree_leaves(mlp_step(*args))
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_the_saved_file_computes_the_same(mlp_step: trainkernel.CompiledTrainingStep, tmp_path: Path) -> None:
+    args = mlp_args(8, 16, 24)
+    path = mlp_step.save(tmp_path / "step.so")
+    loaded = trainkernel.load(path)
+    for us, them in zip(tree_leaves(loaded(*args)), tree_leaves(mlp_step(*args)), strict=True):
+        assert torch.equal(us, them)
+    assert loaded.manifest == mlp_step.manifest
+    for name, said in (("step.cubin", "ends in .so"), ("step", "ends in .so"), ("absent/step.so", "absent")):
+        assert said in str(error_of(CompileError, lambda name=name: mlp_step.save(tmp_path / name)))  # type: ignore[misc]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["step.so"]
+
+
+def test_every_stage_can_be_read(
+    mlp_step: trainkernel.CompiledTrainingStep, gpu_step: trainkernel.CompiledTrainingStep
+) -> None:
+    marks = {"capture": "func.func @step", "import": "megakernel.step", "schedule": "megakernel.kernel"}
+    for compiled in (mlp_step, gpu_step):
+        for stage, mark in marks.items():
+            assert mark in compiled.ir(stage)
+        assert compiled.ir() == compiled.ir("schedule")
+    assert "llvm.func" in mlp_step.ir("lower") and "gpu.module" in gpu_step.ir("lower")
+    assert gpu_step.ptx == gpu_step.ir("ptx") and ".target sm_90a" in gpu_step.ptx
+    assert 'target="cuda"' in str(error_of(CompileError, lambda: mlp_step.ptx))
+    assert "not text" in str(error_of(CompileError, lambda: mlp_step.ir("object")))
+    assert "no stage 'ptxx'" in str(error_of(CompileError, lambda: gpu_step.ir("ptxx")))
+
+
+def test_a_step_for_a_gpu_compiles_and_saves_without_one(
+    gpu_step: trainkernel.CompiledTrainingStep, tmp_path: Path
+) -> None:
+    gpu_step.save(tmp_path / "step.cubin")
+    assert "for cuda sm_90a" in repr(gpu_step) and gpu_step.report().registers
+    if not torch.cuda.is_available():
+        error = error_of((DeviceError, ArgumentError), lambda: gpu_step(*mlp_args(8, 16, 24)))  # type: ignore[arg-type]
+        assert "CUDA" in str(error) or "cuda" in str(error)
+
+
+def test_it_shows_what_it_takes_and_returns(mlp_step: trainkernel.CompiledTrainingStep) -> None:
+    assert [spec.name for spec in mlp_step.inputs] == ["state[0][0]", "state[0][1]", "x", "t"]
+    assert [spec.updates for spec in mlp_step.outputs] == [None, 0, 1]
+    assert mlp_step.manifest.name == "step" and "step(state, x, t) for cpu" in repr(mlp_step)
+    assert mlp_step.report().to_json()["target"] == "cpu"
+
+
+def test_wrong_arguments_are_refused_by_name(mlp_step: trainkernel.CompiledTrainingStep) -> None:
+    state, x, t = mlp_args(8, 16, 24)
+    assert "argument x has shape" in str(error_of(ArgumentError, lambda: mlp_step(state, x[:4], t)))
+    assert "got 2 arguments" in str(error_of(ArgumentError, lambda: mlp_step(state, x)))
+
+
+def test_copying_and_pickling_are_refused_politely(mlp_step: trainkernel.CompiledTrainingStep) -> None:
+    for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
+        assert ".save(path)" in str(error_of(TypeError, lambda attempt=attempt: attempt(mlp_step)))  # type: ignore[misc]
+
+
+def test_closing_unloads_and_the_next_call_loads_again() -> None:
+    args = mlp_args(4, 8, 8)
+    with_code = trainkernel.compile_training(mlp(torch.float32), args)
+    first = with_code(*args)[0]
+    with_code.close()
+    with_code.close()
+    assert torch.equal(with_code(*args)[0], first)
+
+
+def test_threads_may_share_a_step(mlp_step: trainkernel.CompiledTrainingStep) -> None:
+    args = mlp_args(8, 16, 24)
+    mlp_step.close()
+    expected, results = mlp(torch.float32)(*args)[0], []
+    threads = [threading.Thread(target=lambda: results.append(mlp_step(*args)[0])) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 8
+    for result in results:
+        torch.testing.assert_close(result, expected)
+
+
+def test_mistakes_are_said_before_the_long_work(capfd: pytest.CaptureFixture[str]) -> None:
+    step, args = mlp(torch.float32), mlp_args(4, 8, 8)
+    compile_it = trainkernel.compile_training
+    assert '"auto"' in str(error_of(CompileError, lambda: compile_it(step, args, target="tpu")))
+    assert "x86-64-v3" in str(error_of(CompileError, lambda: compile_it(step, args, target="cpu", arch="m68k")))
+    assert "expected a function" in str(error_of(CaptureError, lambda: compile_it(3, args)))  # type: ignore[arg-type]
+    assert "expected a tuple" in str(error_of(CaptureError, lambda: compile_it(step, list(args))))  # type: ignore[arg-type]
+    assert "identifier" in str(error_of(CaptureError, lambda: compile_it(step, args, name="a b")))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_verbose_writes_stages_and_a_report_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    trainkernel.compile_training(mlp(torch.float32), mlp_args(4, 8, 8), name="train", verbose=True, arch="x86-64-v2")
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "trainkernel: capture" in err and "train for cpu x86-64-v2" in err

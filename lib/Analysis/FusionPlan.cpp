@@ -32,6 +32,15 @@ FusionPlan::FusionPlan(StepOp step) {
     place(op);
   for (unsigned group = 0; group < groups.size(); ++group)
     demoteRecomputable(group);
+  // What was demoted brings its own operands to its readers.
+  for (unsigned group = 0; group < groups.size(); ++group) {
+    llvm::SetVector<unsigned> reads;
+    for (Operation *op : groups[group].ops)
+      for (Value operand : op->getOperands())
+        collectGroups(operand, reads);
+    reads.remove(group);
+    groups[group].predecessors = reads;
+  }
 }
 
 // An epilogue value that only other groups read need not be kept where they can compute it from values that are kept

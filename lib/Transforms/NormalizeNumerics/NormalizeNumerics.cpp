@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Math/Transforms/Passes.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
@@ -123,12 +124,77 @@ struct RoundConstant : OpRewritePattern<arith::TruncFOp> {
   }
 };
 
+// Drops results that nobody reads and that no other result is computed from: the index of a maximum, for instance.
+struct DropUnusedReductionResults : OpRewritePattern<GenericOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(GenericOp op, PatternRewriter &rewriter) const override {
+    if (op.getNumReductionLoops() == 0 || op->getNumResults() < 2)
+      return failure();
+    SmallVector<unsigned> kept;
+    for (OpResult result : op->getResults())
+      if (!result.use_empty())
+        kept.push_back(result.getResultNumber());
+    if (kept.empty() || kept.size() == op->getNumResults())
+      return failure();
+    Block &body = op.getRegion().front();
+    llvm::SmallPtrSet<Operation *, 8> needed;
+    SmallVector<Value> worklist;
+    for (unsigned index : kept)
+      worklist.push_back(body.getTerminator()->getOperand(index));
+    llvm::SmallDenseSet<Value> arguments;
+    while (!worklist.empty()) {
+      Value value = worklist.pop_back_val();
+      if (isa<BlockArgument>(value))
+        arguments.insert(value);
+      else if (value.getParentBlock() == &body && needed.insert(value.getDefiningOp()).second)
+        llvm::append_range(worklist, value.getDefiningOp()->getOperands());
+    }
+    SmallVector<Value> inits;
+    SmallVector<AffineMap> maps;
+    for (OpOperand *input : op.getDpsInputOperands())
+      maps.push_back(op.getMatchingIndexingMap(input));
+    for (OpOperand &init : op.getDpsInitsMutable()) {
+      unsigned index = init.getOperandNumber() - op.getNumDpsInputs();
+      if (llvm::is_contained(kept, index)) {
+        inits.push_back(init.get());
+        maps.push_back(op.getMatchingIndexingMap(&init));
+      } else if (arguments.contains(op.getMatchingBlockArgument(&init))) {
+        return failure();
+      }
+    }
+    auto narrowed = GenericOp::create(
+        rewriter, op.getLoc(), TypeRange(ValueRange(inits)), op.getDpsInputs(), inits, maps, op.getIteratorTypesArray(),
+        [&](OpBuilder &builder, Location loc, ValueRange args) {
+          IRMapping mapping;
+          unsigned next = 0;
+          for (BlockArgument argument : body.getArguments()) {
+            unsigned number = argument.getArgNumber();
+            bool isInput = number < op.getNumDpsInputs();
+            if (isInput || llvm::is_contained(kept, number - op.getNumDpsInputs()))
+              mapping.map(argument, args[next++]);
+          }
+          for (Operation &inner : body.without_terminator())
+            if (needed.contains(&inner))
+              builder.clone(inner, mapping);
+          SmallVector<Value> yielded;
+          for (unsigned index : kept)
+            yielded.push_back(mapping.lookupOrDefault(body.getTerminator()->getOperand(index)));
+          linalg::YieldOp::create(builder, loc, yielded);
+        });
+    for (auto [index, result] : llvm::zip(kept, narrowed->getResults()))
+      rewriter.replaceAllUsesWith(op->getResult(index), result);
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
+
 struct NormalizeNumericsPass : public megakernel::impl::TkNormalizeNumericsBase<NormalizeNumericsPass> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
     // Powers by small integers are products, as in PyTorch.
     populateMathAlgebraicSimplificationPatterns(patterns);
-    patterns.add<WidenAccumulator, ExtendInsideContraction, RoundConstant>(&getContext());
+    patterns.add<WidenAccumulator, ExtendInsideContraction, RoundConstant, DropUnusedReductionResults>(&getContext());
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();
   }

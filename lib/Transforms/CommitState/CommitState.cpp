@@ -119,11 +119,18 @@ private:
       phase.getBody().emplaceBlock();
       phases.push_back(phase);
     }
-    // Views of the buffers stand at the top of the kernel, so the copy may use them in any phase.
-    if (Operation *view = commit.getSource().getDefiningOp())
-      view->moveBefore(phases[first]);
+    hoistViews(commit.getSource(), phases[first]);
     createCopy(commit, phases[first]);
     commit.erase();
+  }
+
+  // Reshapes of a buffer that stand beside the commit have to stand before the copy. Buffers stand at the top.
+  static void hoistViews(Value buffer, Operation *before) {
+    Operation *view = buffer.getDefiningOp();
+    if (!view || isa<BufferOp>(view) || view->isBeforeInBlock(before))
+      return;
+    hoistViews(view->getOperand(0), before);
+    view->moveBefore(before);
   }
 
   void createCopy(CommitOp commit, PhaseOp phase) {

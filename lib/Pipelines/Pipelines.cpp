@@ -129,10 +129,11 @@ static void buildLowerToCpu(OpPassManager &pm, const CpuOptions &options) {
   pm.addPass(createSCFToControlFlowPass());
   pm.addPass(memref::createExpandStridedMetadataPass());
   pm.addPass(createLowerAffinePass());
-  pm.addPass(createConvertVectorToLLVMPass());
   pm.addPass(createConvertMathToLLVMPass());
-  // What LLVM has no intrinsic for is a call into the C library's math functions.
+  // What LLVM has no intrinsic for is a call into the C library's math functions, lane by lane: before vectors are
+  // lowered.
   pm.addPass(createConvertMathToLibmPass());
+  pm.addPass(createConvertVectorToLLVMPass());
   pm.addPass(createFinalizeMemRefToLLVMConversionPass());
   ConvertFuncToLLVMPassOptions toLLVM;
   toLLVM.useBarePtrCallConv = true;

@@ -2,6 +2,8 @@
 
 #include "lib/Conversion/Common/ElementEmitter.h"
 
+#include "dialects/Megakernel/FusedRegion.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -60,6 +62,32 @@ Value ElementEmitter::emitUncached(Value tensor, ArrayRef<LaneIndex> indices) {
     return arith::ConstantOp::create(builder, op->getLoc(), builder.getZeroAttr(type));
   }
   return emitView(op, indices);
+}
+
+void ElementEmitter::preload(Value tensor, ArrayRef<LaneIndex> indices) {
+  if (isa<BlockArgument>(tensor)) {
+    emit(tensor, indices);
+    return;
+  }
+  auto generic = tensor.getDefiningOp<GenericOp>();
+  if (!generic || isReduction(generic))
+    return;
+  AffineMap map = generic.getMatchingIndexingMap(generic.getDpsInitOperand(cast<OpResult>(tensor).getResultNumber()));
+  if (!map.isPermutation())
+    return;
+  SmallVector<LaneIndex> loops(indices.size());
+  for (auto [expr, index] : llvm::zip(map.getResults(), indices))
+    loops[cast<AffineDimExpr>(expr).getPosition()] = index;
+  for (OpOperand *input : generic.getDpsInputOperands()) {
+    AffineMap inputMap = generic.getMatchingIndexingMap(input);
+    // Other maps would need index arithmetic, whose results a later call could not recognise.
+    if (!isa<RankedTensorType>(input->get().getType()) || !inputMap.isProjectedPermutation())
+      continue;
+    SmallVector<LaneIndex> inputIndices;
+    for (AffineExpr expr : inputMap.getResults())
+      inputIndices.push_back(loops[cast<AffineDimExpr>(expr).getPosition()]);
+    preload(input->get(), inputIndices);
+  }
 }
 
 //===----------------------------------------------------------------------===//

@@ -29,6 +29,10 @@ public:
   /// The elements of `tensor` at `indices`: a scalar with one lane, else a vector. Null after reporting an error.
   Value emit(Value tensor, ArrayRef<LaneIndex> indices);
 
+  /// Emits the loads that `emit` will need, as far as they do not hang on a reduction, so that they are on their way
+  /// while something else is computed. Later `emit` calls with the same indices find them.
+  void preload(Value tensor, ArrayRef<LaneIndex> indices);
+
   /// The value that the body of `op` yields for result `result` at the loop indices, with `accumulator` as the
   /// output element. Null after reporting an error.
   Value emitBody(linalg::GenericOp op, ArrayRef<LaneIndex> loops, Value accumulator, unsigned result = 0);

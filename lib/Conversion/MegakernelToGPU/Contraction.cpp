@@ -24,14 +24,15 @@ public:
     aMemory = context.sharedView(loc, {plan.a.outer, plan.a.pitch}, plan.a.element, plan.a.byteOffset);
     bMemory = context.sharedView(loc, {plan.b.outer, plan.b.pitch}, plan.b.element, plan.b.byteOffset);
     return context.forEachTile(domain, [&](ArrayRef<LaneIndex> origin) -> LogicalResult {
+      initial = unit->initialAccumulators();
+      locateResults(origin);
       FailureOr<SmallVector<Value>> accumulators = multiplyChunks(origin);
-      return failed(accumulators) ? failure() : finish(origin, *accumulators);
+      return failed(accumulators) ? failure() : finish(*accumulators);
     });
   }
 
 private:
   FailureOr<SmallVector<Value>> multiplyChunks(ArrayRef<LaneIndex> origin) {
-    SmallVector<Value> initial = unit->initialAccumulators();
     if (plan.numChunks == 1)
       return multiplyChunk(origin, math.constant(0), initial);
     auto loop = scf::ForOp::create(builder, loc, math.constant(0), math.constant(plan.numChunks), math.constant(1),
@@ -61,32 +62,57 @@ private:
     return next;
   }
 
-  LogicalResult finish(ArrayRef<LaneIndex> origin, ValueRange accumulators) {
+  /// A run of results that this thread holds, and the emitter of its epilogue.
+  struct Result {
+    SmallVector<LaneIndex> indices;
+    Value inBounds;
+    std::unique_ptr<ElementEmitter> emitter;
+  };
+
+  // What the epilogue reads is loaded before the product is computed, where no bound has to be tested first.
+  void locateResults(ArrayRef<LaneIndex> origin) {
+    results.clear();
     int64_t lanes = unit->lanes();
-    return unit->forEachResult(accumulators, [&](Value m, Value n, Value values) {
-      SmallVector<LaneIndex> indices;
+    for (auto [m, n] : unit->resultPlaces()) {
+      Result result;
       for (auto [loop, start] : llvm::zip(domain.region.parallelLoops, origin)) {
         if (loop == plan.mLoop)
-          indices.push_back({math.add(start.base, m), 0, 1});
+          result.indices.push_back({math.add(start.base, m), 0, 1});
         else if (loop == plan.nLoop)
-          indices.push_back({math.add(start.base, n), lanes > 1 ? 1 : 0, std::gcd(lanes, start.divisor)});
+          result.indices.push_back({math.add(start.base, n), lanes > 1 ? 1 : 0, std::gcd(lanes, start.divisor)});
         else
-          indices.push_back(start);
+          result.indices.push_back(start);
       }
-      return context.when(loc, domain.inBounds(math, indices), [&] { return finishElements(indices, values); });
+      result.inBounds = domain.inBounds(math, result.indices);
+      result.emitter = std::make_unique<ElementEmitter>(builder, domain.tile, lanes);
+      if (!result.inBounds)
+        for (Value yielded : domain.region.yielded)
+          result.emitter->preload(yielded, result.indices);
+      results.push_back(std::move(result));
+    }
+  }
+
+  LogicalResult finish(ValueRange accumulators) {
+    return context.when(loc, unit->hasResults(), [&]() -> LogicalResult {
+      for (auto [index, result] : llvm::enumerate(results)) {
+        Value values = unit->resultValues(accumulators, index);
+        if (failed(context.when(loc, result.inBounds, [&] { return finishElements(result, values); })))
+          return failure();
+      }
+      return success();
     });
   }
 
-  LogicalResult finishElements(ArrayRef<LaneIndex> indices, Value values) {
-    ElementEmitter emitter(builder, domain.tile, unit->lanes());
-    Value init = emitter.emit(plan.op.getDpsInits()[0], indices);
+  LogicalResult finishElements(Result &result, Value values) {
+    ElementEmitter &emitter = *result.emitter;
+    Value init = emitter.emit(plan.op.getDpsInits()[0], result.indices);
     if (!init)
       return failure();
     // Adding the usual zero would cost an instruction per element and change nothing but the sign of a zero.
     if (!isZero(init))
       values = arith::AddFOp::create(builder, loc, init, values);
     emitter.bind(plan.op->getResult(0), values);
-    return emitResults(emitter, domain, indices);
+    return emitResults(emitter, domain, result.indices);
   }
 
   static bool isZero(Value value) {
@@ -103,6 +129,8 @@ private:
   IndexMath math;
   std::unique_ptr<MultiplyUnit> unit;
   Value aMemory, bMemory;
+  SmallVector<Value> initial;
+  SmallVector<Result> results;
 };
 } // namespace
 

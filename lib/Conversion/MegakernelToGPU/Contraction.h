@@ -21,9 +21,12 @@ public:
   virtual SmallVector<Value> initialAccumulators() = 0;
   /// Adds the product of the staged tiles.
   virtual SmallVector<Value> multiply(Value aTile, Value bTile, ValueRange accumulators) = 0;
-  /// Calls `body` for each run of `lanes` results along n that this thread holds, with their coordinates in the tile.
-  virtual LogicalResult forEachResult(ValueRange accumulators,
-                                      function_ref<LogicalResult(Value m, Value n, Value values)> body) = 0;
+  /// Where each run of `lanes()` results along n that this thread holds lies in the tile: (m, n).
+  virtual SmallVector<std::pair<Value, Value>> resultPlaces() = 0;
+  /// The values of run `index` of `resultPlaces`.
+  virtual Value resultValues(ValueRange accumulators, size_t index) = 0;
+  /// Holds where this thread has results; null where every thread has.
+  virtual Value hasResults() { return nullptr; }
   virtual int64_t lanes() const = 0;
 };
 

@@ -58,9 +58,25 @@ public:
     return SmallVector<Value>(branch.getResults());
   }
 
-  LogicalResult forEachResult(ValueRange accumulators,
-                              function_ref<LogicalResult(Value, Value, Value)> body) override {
-    return context.when(loc, isActive, [&] { return forEachActiveResult(accumulators, body); });
+  Value hasResults() override { return isActive; }
+
+  // A lane holds two neighbours along n in rows lane / 4 and lane / 4 + 8 of each 16x8 block.
+  SmallVector<std::pair<Value, Value>> resultPlaces() override {
+    Value row = math.div(lane, 4), column = math.mul(math.rem(lane, 4), 2);
+    SmallVector<std::pair<Value, Value>> places;
+    for (int64_t i = 0; i < mBlocks; ++i)
+      for (int64_t j = 0; j < nBlocks; ++j)
+        for (int64_t half = 0; half < 2; ++half)
+          for (int64_t element = 0; element < 2; element += lanes())
+            places.emplace_back(math.add(math.add(warpM, i * 16 + half * 8), row),
+                                math.add(math.add(warpN, j * 8 + element), column));
+    return places;
+  }
+
+  Value resultValues(ValueRange accumulators, size_t index) override {
+    int64_t perHalf = 2 / lanes(), half = index / perHalf % 2, block = index / perHalf / 2;
+    Value pair = vector::ExtractOp::create(builder, loc, accumulators[block], half);
+    return lanes() == 2 ? pair : vector::ExtractOp::create(builder, loc, pair, index % 2).getResult();
   }
 
 private:
@@ -161,27 +177,6 @@ private:
         }
     }
     return result;
-  }
-
-  // A lane holds two neighbours along n in rows lane / 4 and lane / 4 + 8 of each 16x8 block.
-  LogicalResult forEachActiveResult(ValueRange accumulators, function_ref<LogicalResult(Value, Value, Value)> body) {
-    Value row = math.div(lane, 4), column = math.mul(math.rem(lane, 4), 2);
-    for (int64_t i = 0; i < mBlocks; ++i)
-      for (int64_t j = 0; j < nBlocks; ++j)
-        for (int64_t half = 0; half < 2; ++half) {
-          Value pair = vector::ExtractOp::create(builder, loc, accumulators[i * nBlocks + j], half);
-          Value m = math.add(math.add(warpM, i * 16 + half * 8), row);
-          Value n = math.add(math.add(warpN, j * 8), column);
-          if (lanes() == 2) {
-            if (failed(body(m, n, pair)))
-              return failure();
-            continue;
-          }
-          for (int64_t element = 0; element < 2; ++element)
-            if (failed(body(m, math.add(n, element), vector::ExtractOp::create(builder, loc, pair, element))))
-              return failure();
-        }
-    return success();
   }
 
   const CtaContext &context;

@@ -61,20 +61,23 @@ public:
     return SmallVector<Value>(loop.getResults());
   }
 
-  LogicalResult forEachResult(ValueRange accumulators,
-                              function_ref<LogicalResult(Value, Value, Value)> body) override {
+  SmallVector<std::pair<Value, Value>> resultPlaces() override {
+    SmallVector<std::pair<Value, Value>> places;
     for (int64_t i = 0; i < perThreadM; ++i)
-      for (int64_t j = 0; j < perThreadN; j += lanes()) {
-        Value run = accumulators[i];
-        if (lanes() == 1)
-          run = vector::ExtractOp::create(builder, loc, run, j);
-        else if (lanes() < perThreadN)
-          run = vector::ExtractStridedSliceOp::create(builder, loc, run, ArrayRef<int64_t>{j},
-                                                      ArrayRef<int64_t>{lanes()}, ArrayRef<int64_t>{1});
-        if (failed(body(math.add(threadM, i), math.add(threadN, j), run)))
-          return failure();
-      }
-    return success();
+      for (int64_t j = 0; j < perThreadN; j += lanes())
+        places.emplace_back(math.add(threadM, i), math.add(threadN, j));
+    return places;
+  }
+
+  Value resultValues(ValueRange accumulators, size_t index) override {
+    int64_t runs = perThreadN / lanes(), start = index % runs * lanes();
+    Value row = accumulators[index / runs];
+    if (lanes() == 1)
+      return vector::ExtractOp::create(builder, loc, row, start);
+    if (lanes() == perThreadN)
+      return row;
+    return vector::ExtractStridedSliceOp::create(builder, loc, row, ArrayRef<int64_t>{start},
+                                                 ArrayRef<int64_t>{lanes()}, ArrayRef<int64_t>{1});
   }
 
 private:

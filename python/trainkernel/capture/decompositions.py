@@ -38,7 +38,6 @@ _ROUNDED_ONCE = (
     _ATEN.mean.default,
     _ATEN.mean.dim,
     _ATEN._softmax.default,
-    _ATEN.var.correction,
     _ATEN.log1p.default,
     _ATEN.expm1.default,
     _ATEN.div.Tensor_mode,
@@ -72,6 +71,8 @@ def decomposition_table() -> dict[OpOverload, Decomposition]:
         _ATEN.minimum.default: _minimum,
         _ATEN.leaky_relu.default: _leaky_relu,
         _ATEN.reciprocal.default: _reciprocal,
+        _ATEN.var.correction: _var,
+        _ATEN.var_mean.correction: _var_mean,
         _ATEN.nll_loss_forward.default: _nll_loss_forward,
         _ATEN.nll_loss_backward.default: _nll_loss_backward,
         _ATEN.embedding_dense_backward.default: _embedding_dense_backward,
@@ -92,7 +93,7 @@ def _compared_with_scalar(op: OpOverload) -> Decomposition:
         if tensor.dtype is torch.bool:
             return op(tensor.to(torch.int64), other)
         rounded = _rounded(other, tensor.dtype) if tensor.is_floating_point() else other
-        return NotImplemented if rounded == other or rounded != rounded else op(tensor, rounded)
+        return NotImplemented if rounded == other or math.isnan(rounded) else op(tensor, rounded)
 
     return decomposed
 
@@ -121,13 +122,13 @@ def _maximum(left: torch.Tensor, right: torch.Tensor) -> Any:
     # torch-mlir's form loses a NaN on the left.
     if not torch.result_type(left, right).is_floating_point:
         return NotImplemented
-    return torch.where((left > right) | (left != left), left, right)
+    return torch.where((left > right) | torch.isnan(left), left, right)
 
 
 def _minimum(left: torch.Tensor, right: torch.Tensor) -> Any:
     if not torch.result_type(left, right).is_floating_point:
         return NotImplemented
-    return torch.where((left < right) | (left != left), left, right)
+    return torch.where((left < right) | torch.isnan(left), left, right)
 
 
 def _leaky_relu(tensor: torch.Tensor, slope: float = 0.01) -> Any:
@@ -190,6 +191,25 @@ _EXACT_ON_TENSORS = (_ATEN.add.Tensor, _ATEN.sub.Tensor, _ATEN.mul.Tensor, _ATEN
 def _squeeze(tensor: torch.Tensor, dimensions: list[int]) -> torch.Tensor:
     kept = [size for index, size in enumerate(tensor.shape) if index not in dimensions]
     return tensor.reshape(kept)
+
+
+def _var_mean(
+    tensor: torch.Tensor, dim: list[int] | None = None, *, correction: float | None = None, keepdim: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    # torch-mlir computes it in float64. Centred first, so that float32 suffices.
+    dims = list(range(tensor.dim())) if not dim else [axis % tensor.dim() for axis in dim]
+    wide = tensor.float() if tensor.dtype in _LOW_PRECISION else tensor
+    mean = wide.mean(dims, keepdim=True) if dims else wide
+    count = math.prod(tensor.shape[axis] for axis in dims) - (1 if correction is None else correction)
+    variance = (wide - mean).square().sum(dims, keepdim=keepdim) / max(count, 0)
+    mean = mean if keepdim else mean.reshape(variance.shape)
+    return variance.to(tensor.dtype), mean.to(tensor.dtype)
+
+
+def _var(
+    tensor: torch.Tensor, dim: list[int] | None = None, *, correction: float | None = None, keepdim: bool = False
+) -> torch.Tensor:
+    return _var_mean(tensor, dim, correction=correction, keepdim=keepdim)[0]
 
 
 def _is_class(target: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:

@@ -27,9 +27,7 @@ def explained(error: Exception) -> CaptureError:
     if location is None:
         return CaptureError(f"PyTorch could not trace the step: {what}", expected="a static functional step")
     return CaptureError(
-        f"the step raised {what}",
-        expected="a step that runs on tensors without values",
-        location=location,
+        f"the step raised {what}", expected="a step that runs on tensors without values", location=location
     )
 
 

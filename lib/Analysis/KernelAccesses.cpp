@@ -8,15 +8,6 @@ using namespace mlir;
 using namespace mlir::megakernel;
 using trainkernel::MemoryRange;
 
-Value mlir::megakernel::rootOfBuffer(Value buffer) {
-  while (Operation *op = buffer.getDefiningOp()) {
-    if (!isa<memref::ExpandShapeOp, memref::CollapseShapeOp>(op))
-      break;
-    buffer = op->getOperand(0);
-  }
-  return buffer;
-}
-
 int64_t mlir::megakernel::bytesOfBuffer(MemRefType type) {
   int64_t bits = type.getElementTypeBitWidth();
   return type.getNumElements() * std::max<int64_t>(1, bits / 8);

@@ -9,9 +9,6 @@
 
 namespace mlir::megakernel {
 
-/// The argument or `megakernel.buffer` that a buffer value is a view of.
-Value rootOfBuffer(Value buffer);
-
 /// Size of a contiguous buffer in bytes.
 int64_t bytesOfBuffer(MemRefType type);
 

@@ -19,6 +19,7 @@
 #include "lib/Transforms/NormalizeNumerics/NormalizeNumerics.h"
 #include "lib/Transforms/PlanBuffers/PlanBuffers.h"
 #include "lib/Transforms/SchedulePhases/SchedulePhases.h"
+#include "lib/Transforms/SplitReductions/SplitReductions.h"
 #include "lib/Transforms/VerifyAutodiff/VerifyAutodiff.h"
 #include "mlir/Conversion/Passes.h"
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
@@ -55,6 +56,8 @@ static void buildImport(OpPassManager &pm) {
 static void buildFuse(OpPassManager &pm) {
   // Structure is checked on the graph as the user wrote it, before ops move into fused regions.
   pm.addNestedPass<StepOp>(createTkVerifyAutodiff());
+  // Before grouping, so that each stage finds its own group.
+  pm.addNestedPass<StepOp>(createTkSplitReductions());
   pm.addNestedPass<StepOp>(createTkInlinePointwise());
   pm.addPass(createCanonicalizerPass());
 }

@@ -16,6 +16,7 @@
 #include "lib/Transforms/NormalizeNumerics/NormalizeNumerics.h"
 #include "lib/Transforms/PlanBuffers/PlanBuffers.h"
 #include "lib/Transforms/SchedulePhases/SchedulePhases.h"
+#include "lib/Transforms/SplitReductions/SplitReductions.h"
 #include "lib/Transforms/VerifyAutodiff/VerifyAutodiff.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
@@ -37,6 +38,7 @@ void mlir::megakernel::registerPasses() {
   registerVerifyAutodiffPasses();
   registerInlinePointwisePasses();
   registerSchedulePhasesPasses();
+  registerSplitReductionsPasses();
   registerCommitStatePasses();
   registerInsertBarriersPasses();
   registerPlanBuffersPasses();

@@ -1,6 +1,6 @@
 //===- TargetTable.h - facts about targets ----------------------*- C++ -*-===//
 //
-// Every fact about a machine that a scheduling decision needs, one row per target.
+// Every fact about a machine that a scheduling decision needs, one row per target. Times are in microseconds.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,10 +30,16 @@ struct TargetFacts {
   /// Multiply-adds per microsecond and processor: on matrix units (bfloat16, float16) and in float32.
   double matrixRate;
   double scalarRate;
-  /// Time for one dependent round trip to where operands come from, in microseconds.
+  /// One step of 16 along k on a matrix unit cannot be faster than this, however small the tile is.
+  double matrixStep;
+  /// Time for one dependent round trip to where operands come from.
   double loadLatency;
-  /// Time per byte of a tile's operands, in microseconds.
+  /// Time per byte of a tile's operands.
   double timePerByte;
+  /// A barrier by scope.
+  double ctaBarrier, clusterBarrier, gridBarrier;
+  /// Launching one CTA or one cluster, and launching a cooperative grid.
+  double clusterLaunch, gridLaunch;
 };
 
 /// The row of a target: "cpu", or an architecture such as "sm_90a".

@@ -16,36 +16,53 @@ int64_t trainkernel::countTiles(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<in
   return tiles;
 }
 
-// Waves of tiles over the processors, each a chain of dependent chunks of k.
-static double predictTime(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target) {
-  int64_t tiles = shape.batch * divideCeil(shape.m, tile.m) * divideCeil(shape.n, tile.n);
-  double waves = divideCeil(tiles, target.processors);
-  double rate = shape.onMatrixUnits ? target.matrixRate : target.scalarRate;
-  double bytes = double(tile.m + tile.n) * tile.k * shape.elementBytes;
-  double chunk = target.loadLatency + bytes * target.timePerByte + double(tile.m) * tile.n * tile.k / rate;
-  return waves * (target.loadLatency + divideCeil(shape.k, tile.k) * chunk);
+int64_t trainkernel::countTiles(const ContractionShape &shape, const ContractionTile &tile) {
+  return shape.batch * divideCeil(shape.m, tile.m) * divideCeil(shape.n, tile.n);
 }
 
-ContractionTile trainkernel::chooseContractionTile(const ContractionShape &shape, const TargetFacts &target) {
+// A chain of dependent chunks of k: load, multiply. The last load's latency is the epilogue's.
+double trainkernel::predictTileTime(const ContractionShape &shape, const ContractionTile &tile,
+                                    const TargetFacts &target) {
+  double work = double(tile.m) * tile.n * tile.k;
+  double multiply = work / (shape.onMatrixUnits ? target.matrixRate : target.scalarRate);
+  if (shape.onMatrixUnits)
+    multiply = std::max(multiply, tile.k / 16 * target.matrixStep);
+  double bytes = double(tile.m + tile.n) * tile.k * shape.elementBytes;
+  double chunk = target.loadLatency + bytes * target.timePerByte + multiply;
+  return target.loadLatency + divideCeil(shape.k, tile.k) * chunk;
+}
+
+static int64_t sharedBytes(const ContractionShape &shape, const ContractionTile &tile) {
+  int64_t bytes = shape.onMatrixUnits ? 2 : 4, padding = 16;
+  return (tile.m + tile.n) * (tile.k * bytes + padding) + tile.k * 2 * padding;
+}
+
+ContractionTile trainkernel::chooseContractionTile(const ContractionShape &shape, const TargetFacts &target,
+                                                   int64_t processors) {
   bool isCpu = target.kind == TargetKind::Cpu;
   // On a CPU the tile of b is packed once per tile, so tiles are wide; k chunks keep both panels in L2.
-  llvm::SmallVector<int64_t> rows = isCpu ? llvm::SmallVector<int64_t>{8, 16, 32, 64}
-                                          : llvm::SmallVector<int64_t>{16, 32, 64};
-  llvm::SmallVector<int64_t> columns = isCpu ? llvm::SmallVector<int64_t>{32, 64}
-                                             : llvm::SmallVector<int64_t>{16, 32, 64};
-  int64_t maxK = isCpu ? 256 : shape.onMatrixUnits ? 64 : 32;
-  int64_t k = std::min<int64_t>(maxK, llvm::alignTo(shape.k, isCpu ? 1 : 16));
-  ContractionTile best{rows.front(), columns.front(), k};
+  llvm::SmallVector<int64_t> rows, columns, depths;
+  if (isCpu) {
+    rows = {8, 16, 32, 64};
+    columns = {32, 64};
+    depths = {std::min<int64_t>(256, shape.k)};
+  } else {
+    rows = columns = {16, 32, 64};
+    for (int64_t depth = shape.onMatrixUnits ? 64 : 32; depth <= 512; depth *= 2)
+      depths.push_back(std::min<int64_t>(depth, llvm::alignTo(shape.k, 16)));
+  }
+  ContractionTile best{rows.front(), columns.front(), depths.front()};
   double bestTime = std::numeric_limits<double>::infinity();
   for (int64_t m : rows)
-    for (int64_t n : columns) {
-      ContractionTile tile{m, n, k};
-      double time = predictTime(shape, tile, target);
-      if (time < bestTime) {
-        bestTime = time;
-        best = tile;
+    for (int64_t n : columns)
+      for (int64_t k : depths) {
+        ContractionTile tile{m, n, k};
+        double time = divideCeil(countTiles(shape, tile), processors) * predictTileTime(shape, tile, target);
+        if (time < bestTime && (isCpu || sharedBytes(shape, tile) <= target.sharedBytes)) {
+          bestTime = time;
+          best = tile;
+        }
       }
-    }
   return best;
 }
 

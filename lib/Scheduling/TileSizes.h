@@ -23,8 +23,13 @@ struct ContractionTile {
   int64_t m, n, k;
 };
 
-/// The tile with the least predicted time on the target.
-ContractionTile chooseContractionTile(const ContractionShape &shape, const TargetFacts &target);
+int64_t countTiles(const ContractionShape &shape, const ContractionTile &tile);
+
+/// Time that one processor takes for one tile, in microseconds.
+double predictTileTime(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target);
+
+/// The tile with the least predicted time where `processors` CTAs work on the product.
+ContractionTile chooseContractionTile(const ContractionShape &shape, const TargetFacts &target, int64_t processors);
 
 /// A tile of `shape` with about `elements` elements, filled from the last dimension.
 Sizes chooseElementTile(llvm::ArrayRef<int64_t> shape, int64_t elements);

@@ -161,15 +161,30 @@ private:
     return vector::FromElementsOp::create(builder, loc, sum.getType(), elements);
   }
 
+  // Fully unrolled, a deep chunk would be more code than it is worth.
   SmallVector<Value> multiplyActive(Value aTile, Value bTile, ValueRange accumulators) {
+    constexpr int64_t unrolled = 64;
+    int64_t depth = plan.sizeOf(plan.kLoop);
+    if (depth <= 2 * unrolled || depth % unrolled != 0)
+      return multiplySteps(aTile, bTile, math.constant(0), depth, accumulators);
+    auto loop = scf::ForOp::create(builder, loc, math.constant(0), math.constant(depth), math.constant(unrolled),
+                                   accumulators);
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(loop.getBody());
+    scf::YieldOp::create(builder, loc,
+                         multiplySteps(aTile, bTile, loop.getInductionVar(), unrolled, loop.getRegionIterArgs()));
+    return SmallVector<Value>(loop.getResults());
+  }
+
+  SmallVector<Value> multiplySteps(Value aTile, Value bTile, Value start, int64_t depth, ValueRange accumulators) {
     SmallVector<Value> result(accumulators);
-    for (int64_t k = 0; k < plan.sizeOf(plan.kLoop); k += 16) {
-      Value kValue = math.constant(k);
+    for (int64_t step = 0; step < depth; step += 16) {
+      Value k = math.add(start, step);
       SmallVector<SmallVector<Value>> aFragments, bFragments;
       for (int64_t i = 0; i < mBlocks; ++i)
-        aFragments.push_back(loadFragment(aTile, plan.a, math.add(warpM, i * 16), kValue, 4, /*downFirst=*/true));
+        aFragments.push_back(loadFragment(aTile, plan.a, math.add(warpM, i * 16), k, 4, /*downFirst=*/true));
       for (int64_t j = 0; j < nBlocks; ++j)
-        bFragments.push_back(loadFragment(bTile, plan.b, math.add(warpN, j * 8), kValue, 2, /*downFirst=*/false));
+        bFragments.push_back(loadFragment(bTile, plan.b, math.add(warpN, j * 8), k, 2, /*downFirst=*/false));
       for (int64_t i = 0; i < mBlocks; ++i)
         for (int64_t j = 0; j < nBlocks; ++j) {
           Value &sum = result[i * nBlocks + j];

@@ -29,7 +29,8 @@ private:
   void splitThreads();
   FailureOr<SmallVector<Value>> reduceOwnPart(ArrayRef<LaneIndex> outputs);
   SmallVector<Value> combineParts(ValueRange partials);
-  SmallVector<LaneIndex> loopsAt(ArrayRef<LaneIndex> outputs, Value reduced);
+  FailureOr<SmallVector<Value>> accumulate(ArrayRef<LaneIndex> outputs, Value item, ValueRange accumulators);
+  SmallVector<LaneIndex> loopsAt(ArrayRef<LaneIndex> outputs, Value item);
   LogicalResult finish(ArrayRef<LaneIndex> outputs, ValueRange totals);
 
   const CtaContext &context;
@@ -39,7 +40,8 @@ private:
   Location loc;
   IndexMath math;
   Combiners combiners;
-  int64_t reducedElements = 1, outputsPerTile = 1;
+  /// `lanes` elements are read at a time where they lie side by side.
+  int64_t reducedElements = 1, outputsPerTile = 1, lanes = 1;
   /// Threads per output, and this thread's output and part.
   int64_t parts = 1;
   Value output, part;
@@ -54,11 +56,16 @@ void ReductionEmitter::splitThreads() {
   for (int64_t size : domain.sizes)
     outputsPerTile *= size;
   int64_t slots = llvm::PowerOf2Ceil(outputsPerTile);
-  parts = std::max<int64_t>(1, context.threads / slots);
-  while (parts > 1 && parts / 2 >= reducedElements)
-    parts /= 2;
   bool reducesContiguous = op.getNumDpsInputs() == 0 || llvm::is_contained(domain.region.reductionLoops,
                                                                          contiguousLoop(op, op.getDpsInputOperand(0)));
+  if (reducesContiguous && op.getNumDpsInputs() > 0 && !domain.region.reductionShape.empty()) {
+    Type element = getElementTypeOrSelf(op.getDpsInputs()[0].getType());
+    int64_t bytes = std::max<int64_t>(1, element.getIntOrFloatBitWidth() / 8);
+    lanes = commonPowerOfTwo(16 / bytes, {domain.region.reductionShape.back()});
+  }
+  parts = std::max<int64_t>(1, context.threads / slots);
+  while (parts > 1 && parts / 2 >= reducedElements / lanes)
+    parts /= 2;
   output = reducesContiguous ? math.div(context.thread, parts) : math.rem(context.thread, slots);
   part = reducesContiguous ? math.rem(context.thread, parts) : math.div(context.thread, slots);
   // One place for each thread, also for those that only repeat others' work.
@@ -66,31 +73,66 @@ void ReductionEmitter::splitThreads() {
   scratchShape = {context.threads / columns, columns};
 }
 
-SmallVector<LaneIndex> ReductionEmitter::loopsAt(ArrayRef<LaneIndex> outputs, Value reduced) {
+// Loop indices of one output and of `lanes` reduced elements from `item * lanes` on.
+SmallVector<LaneIndex> ReductionEmitter::loopsAt(ArrayRef<LaneIndex> outputs, Value item) {
   SmallVector<LaneIndex> loops(op.getNumLoops());
   for (auto [loop, index] : llvm::zip(domain.region.parallelLoops, outputs))
     loops[loop] = index;
-  SmallVector<Value> coordinates = math.delinearize(reduced, domain.region.reductionShape);
+  SmallVector<int64_t> extents(domain.region.reductionShape);
+  extents.back() /= lanes;
+  SmallVector<Value> coordinates = math.delinearize(item, extents);
   for (auto [loop, coordinate] : llvm::zip(domain.region.reductionLoops, coordinates))
     loops[loop] = {coordinate, 0, 1};
+  if (lanes > 1)
+    loops[domain.region.reductionLoops.back()] = {math.mul(coordinates.back(), lanes), 1, lanes};
   return loops;
 }
 
-FailureOr<SmallVector<Value>> ReductionEmitter::reduceOwnPart(ArrayRef<LaneIndex> outputs) {
-  SmallVector<Value> initial = combiners.initial(builder, loc, 1);
-  auto loop = scf::ForOp::create(builder, loc, part, math.constant(reducedElements), math.constant(parts), initial);
-  OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPointToStart(loop.getBody());
-  SmallVector<LaneIndex> loops = loopsAt(outputs, loop.getInductionVar());
-  ElementEmitter emitter(builder, domain.tile, 1);
+// Adds the elements of `item` to one set of accumulators.
+FailureOr<SmallVector<Value>> ReductionEmitter::accumulate(ArrayRef<LaneIndex> outputs, Value item,
+                                                           ValueRange accumulators) {
+  SmallVector<LaneIndex> loops = loopsAt(outputs, item);
+  ElementEmitter emitter(builder, domain.tile, lanes);
   SmallVector<Value> next;
-  for (unsigned i = 0, e = op->getNumResults(); i < e; ++i) {
-    next.push_back(emitter.emitBody(op, loops, loop.getRegionIterArg(i), i));
+  for (auto [index, accumulator] : llvm::enumerate(accumulators)) {
+    next.push_back(emitter.emitBody(op, loops, accumulator, index));
     if (!next.back())
       return failure();
   }
-  scf::YieldOp::create(builder, loc, next);
-  return SmallVector<Value>(loop.getResults());
+  return next;
+}
+
+FailureOr<SmallVector<Value>> ReductionEmitter::reduceOwnPart(ArrayRef<LaneIndex> outputs) {
+  int64_t items = reducedElements / lanes, sets = 8;
+  // Several loads in flight, each with accumulators of its own; as many as divide the work evenly.
+  while (sets > 1 && items % (sets * parts) != 0)
+    sets /= 2;
+  SmallVector<Value> initial;
+  for (int64_t set = 0; set < sets; ++set)
+    llvm::append_range(initial, combiners.initial(builder, loc, lanes));
+  auto loop = scf::ForOp::create(builder, loc, part, math.constant(items), math.constant(parts * sets), initial);
+  {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(loop.getBody());
+    SmallVector<Value> next;
+    for (int64_t set = 0; set < sets; ++set) {
+      Value item = math.add(loop.getInductionVar(), set * parts);
+      auto own = loop.getRegionIterArgs().slice(set * combiners.size(), combiners.size());
+      FailureOr<SmallVector<Value>> added = accumulate(outputs, item, SmallVector<Value>(own));
+      if (failed(added))
+        return failure();
+      llvm::append_range(next, *added);
+    }
+    scf::YieldOp::create(builder, loc, next);
+  }
+  SmallVector<Value> totals;
+  for (unsigned index = 0; index < combiners.size(); ++index) {
+    Value total = loop.getResult(index);
+    for (int64_t set = 1; set < sets; ++set)
+      total = combiners.combine(builder, loc, index, total, loop.getResult(set * combiners.size() + index));
+    totals.push_back(combiners.combineLanes(builder, loc, index, total));
+  }
+  return totals;
 }
 
 // A tree over the parts of each output; part 0 ends with the total.

@@ -36,12 +36,12 @@ public:
     }
     if (failed(choosePhases()))
       return failure();
+    choosePlan();
     createKernel();
     bindOutputs();
     createPhases();
     createCommits();
     ReturnOp::create(builder, step.getLoc());
-    chooseGrid();
     setSharedBytes();
     step.erase();
     return success();
@@ -49,16 +49,16 @@ public:
 
 private:
   LogicalResult choosePhases();
+  void choosePlan();
   void createKernel();
   void bindOutputs();
   void bindOutput(unsigned index, Value returned);
   Value bufferOf(Value tensor);
   Value viewAs(Location loc, Value buffer, Value tensor);
   void createPhases();
-  TileOp createTile(FusedOp fused);
+  TileOp createTile(FusedOp fused, const OpPlan &opPlan);
   void createCopy(Location loc, Value source, Value target);
   void createCommits();
-  void chooseGrid();
   void setSharedBytes();
 
   StepOp step;
@@ -67,6 +67,7 @@ private:
   OpBuilder builder;
   SmallVector<FusedOp> nodes;
   SmallVector<unsigned> phases;
+  GridPlan plan;
   KernelOp kernel;
   IRMapping buffers;
   /// (value, output argument): the output is written beside the value's own buffer.
@@ -102,6 +103,13 @@ LogicalResult KernelBuilder::choosePhases() {
   return fault.empty() ? success() : step.emitError() << "internal error in the phase schedule: " << fault;
 }
 
+void KernelBuilder::choosePlan() {
+  SmallVector<OpModel> models;
+  for (auto [node, phase] : llvm::zip(nodes, phases))
+    models.push_back(modelOf(node, phase));
+  plan = planGrid(models, target, grid);
+}
+
 void KernelBuilder::createKernel() {
   SmallVector<Type> types;
   SmallVector<Attribute> attributes;
@@ -115,7 +123,8 @@ void KernelBuilder::createKernel() {
   }
   kernel = KernelOp::create(builder, step.getLoc(), step.getSymNameAttr(),
                             TypeAttr::get(builder.getFunctionType(types, {})), builder.getArrayAttr(attributes),
-                            /*res_attrs=*/nullptr, builder.getI64IntegerAttr(1), builder.getI64IntegerAttr(1),
+                            /*res_attrs=*/nullptr, builder.getI64IntegerAttr(plan.grid),
+                            builder.getI64IntegerAttr(plan.cluster),
                             builder.getI64IntegerAttr(target.threads), builder.getStringAttr(target.name),
                             /*shared_bytes=*/nullptr, /*arena_bytes=*/nullptr);
   Block &body = kernel.getBody().emplaceBlock();
@@ -179,7 +188,7 @@ Value KernelBuilder::bufferOf(Value tensor) {
   return buffer;
 }
 
-TileOp KernelBuilder::createTile(FusedOp fused) {
+TileOp KernelBuilder::createTile(FusedOp fused, const OpPlan &opPlan) {
   SmallVector<Value> inputs, outputs;
   OpBuilder::InsertPoint inside = builder.saveInsertionPoint();
   builder.setInsertionPoint(inside.getBlock()->getParentOp());
@@ -188,9 +197,7 @@ TileOp KernelBuilder::createTile(FusedOp fused) {
   for (Value result : fused.getResults())
     outputs.push_back(bufferOf(result));
   builder.restoreInsertionPoint(inside);
-  FusedRegion parts = FusedRegion::get(fused.getBody());
-  SmallVector<int64_t> sizes = chooseTileSizes(parts, target);
-  auto tile = TileOp::create(builder, fused.getLoc(), inputs, outputs, sizes);
+  auto tile = TileOp::create(builder, fused.getLoc(), inputs, outputs, tileSizesOf(fused, opPlan));
   tile.getBody().takeBody(fused.getBody());
   return tile;
 }
@@ -208,9 +215,9 @@ void KernelBuilder::createPhases() {
     for (auto [number, node] : llvm::enumerate(nodes)) {
       if (phases[number] != phase)
         continue;
-      TileOp tile = createTile(node);
-      tile.setFirstCta(firstCta);
-      firstCta += countTiles(FusedRegion::get(tile.getBody()).parallelShape, tile.getSizes());
+      TileOp tile = createTile(node, plan.ops[number]);
+      tile.setFirstCta(firstCta % plan.grid);
+      firstCta += plan.ops[number].tiles;
     }
   }
 }
@@ -241,25 +248,6 @@ void KernelBuilder::createCommits() {
   }
   for (auto [value, output] : commits)
     CommitOp::create(builder, value.getLoc(), bufferOf(value), output);
-}
-
-// As many CTAs as the busiest phase has tiles, up to the machine's; a grid that fits one cluster is one.
-void KernelBuilder::chooseGrid() {
-  int64_t most = 1;
-  kernel.walk([&](PhaseOp phase) {
-    int64_t tiles = 0;
-    for (auto tile : phase.getBody().front().getOps<TileOp>())
-      tiles += countTiles(FusedRegion::get(tile.getBody()).parallelShape, tile.getSizes());
-    most = std::max(most, tiles);
-  });
-  if (grid <= 0)
-    grid = std::min(most, target.processors);
-  bool fitsCluster = grid > 1 && grid <= target.maxCluster;
-  if (fitsCluster)
-    grid = llvm::PowerOf2Ceil(grid);
-  kernel.setGrid(grid);
-  kernel.setCluster(fitsCluster ? grid : 1);
-  kernel.walk([&](TileOp tile) { tile.setFirstCta(tile.getFirstCta() % grid); });
 }
 
 void KernelBuilder::setSharedBytes() {

@@ -1,77 +1,90 @@
-//===- TileChoice.cpp - tile sizes of a fused region ----------------------===//
+//===- TileChoice.cpp - fused regions as the planner sees them ------------===//
 
 #include "lib/Transforms/SchedulePhases/TileChoice.h"
 
-#include "lib/Scheduling/TileSizes.h"
-#include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
+#include "lib/Analysis/TileGeometry.h"
 
 using namespace mlir;
 using namespace mlir::megakernel;
 using namespace trainkernel;
 
-// Elements per tile of a pointwise op: a CTA's threads take 16 bytes each; a CPU worker takes what fits in L1.
-static int64_t pointwiseElements(const TargetFacts &target) {
-  return target.kind == TargetKind::Cpu ? 4096 : target.threads * 4;
+static int64_t bytesOf(ValueRange values) {
+  int64_t bytes = 0;
+  for (Type type : values.getTypes()) {
+    auto tensor = cast<RankedTensorType>(type);
+    bytes += tensor.getNumElements() * std::max<int64_t>(1, tensor.getElementTypeBitWidth() / 8);
+  }
+  return bytes;
 }
 
-static SmallVector<int64_t> contractionSizes(FusedRegion &parts, const TargetFacts &target) {
-  auto linalgOp = cast<linalg::LinalgOp>(parts.reduction.getOperation());
-  linalg::ContractionDimensions dims = *linalg::inferContractionDims(linalgOp);
-  SmallVector<int64_t> ranges = linalgOp.getStaticLoopRanges();
-  auto extent = [&](ArrayRef<unsigned> loops) {
-    int64_t product = 1;
-    for (unsigned loop : loops)
-      product *= ranges[loop];
-    return product;
+static ContractionShape contractionShape(FusedRegion &region) {
+  ContractionLoops loops(region);
+  SmallVector<int64_t> ranges = region.reduction.getStaticLoopRanges();
+  auto extent = [&](ArrayRef<unsigned> of) {
+    int64_t result = 1;
+    for (unsigned loop : of)
+      result *= ranges[loop];
+    return result;
   };
-  Type element = cast<RankedTensorType>(parts.reduction.getDpsInputs()[0].getType()).getElementType();
+  // Only the innermost loop of each kind is tiled; the others multiply the number of tiles.
+  auto outer = [&](ArrayRef<unsigned> of) { return extent(of.drop_back()); };
+  Type element = getElementTypeOrSelf(region.reduction.getDpsInputs()[0].getType());
   ContractionShape shape;
-  shape.batch = extent(dims.batch);
-  shape.m = extent(dims.m);
-  shape.n = extent(dims.n);
-  shape.k = extent(dims.k);
+  shape.batch = extent(loops.batch) * outer(loops.m) * outer(loops.n);
+  shape.m = ranges[loops.m.back()];
+  shape.n = ranges[loops.n.back()];
+  shape.k = extent(loops.k);
   shape.elementBytes = element.getIntOrFloatBitWidth() / 8;
   shape.onMatrixUnits = element.getIntOrFloatBitWidth() == 16;
-  ContractionTile tile = chooseContractionTile(shape, target);
-  // Within each of m, n and k the innermost loop takes the tile; loops further out, and batch loops, take one.
-  SmallVector<int64_t> sizes(ranges.size(), 1);
-  auto assign = [&](ArrayRef<unsigned> loops, int64_t size) {
-    if (!loops.empty())
-      sizes[loops.back()] = size;
-  };
-  assign(dims.m, tile.m);
-  assign(dims.n, tile.n);
-  assign(dims.k, tile.k);
+  return shape;
+}
+
+static bool reducesInnermost(FusedRegion &region) {
+  if (region.reduction.getNumDpsInputs() == 0)
+    return true;
+  return llvm::is_contained(region.reductionLoops,
+                            contiguousLoop(region.reduction, region.reduction.getDpsInputOperand(0)));
+}
+
+OpModel mlir::megakernel::modelOf(FusedOp op, unsigned phase) {
+  FusedRegion region = FusedRegion::get(op.getBody());
+  OpModel model;
+  model.phase = phase;
+  model.shape.assign(region.parallelShape.begin(), region.parallelShape.end());
+  model.bytes = bytesOf(op.getInputs()) + bytesOf(op.getOutputs());
+  if (!region.reduction)
+    return model;
+  if (region.isContraction()) {
+    model.kind = OpModel::Contraction;
+    model.contraction = contractionShape(region);
+    return model;
+  }
+  model.kind = OpModel::Reduction;
+  for (int64_t extent : region.reductionShape)
+    model.reduced *= extent;
+  model.reducesContiguous = reducesInnermost(region);
+  return model;
+}
+
+static SmallVector<int64_t> contractionSizes(FusedRegion &region, const ContractionTile &tile) {
+  ContractionLoops loops(region);
+  SmallVector<int64_t> sizes(region.reduction.getNumLoops(), 1);
+  sizes[loops.m.back()] = tile.m;
+  sizes[loops.n.back()] = tile.n;
+  sizes[loops.k.back()] = tile.k;
   SmallVector<int64_t> ordered;
-  for (unsigned loop : parts.parallelLoops)
+  for (unsigned loop : region.parallelLoops)
     ordered.push_back(sizes[loop]);
-  for (unsigned loop : parts.reductionLoops)
+  for (unsigned loop : region.reductionLoops)
     ordered.push_back(sizes[loop]);
   return ordered;
 }
 
-static bool reducesInnermost(FusedRegion &parts) {
-  AffineMap map = parts.reduction.getMatchingIndexingMap(parts.reduction.getDpsInputOperand(0));
-  if (map.getNumResults() == 0)
-    return true;
-  unsigned innermost = cast<AffineDimExpr>(map.getResults().back()).getPosition();
-  return llvm::is_contained(parts.reductionLoops, innermost);
-}
-
-static SmallVector<int64_t> reductionSizes(FusedRegion &parts, const TargetFacts &target) {
-  int64_t outputs = 1, reduced = 1;
-  for (int64_t extent : parts.parallelShape)
-    outputs *= extent;
-  for (int64_t extent : parts.reductionShape)
-    reduced *= extent;
-  int64_t perTile = reductionOutputsPerTile(outputs, reduced, reducesInnermost(parts), target);
-  SmallVector<int64_t> sizes = chooseElementTile(parts.parallelShape, perTile);
-  llvm::append_range(sizes, parts.reductionShape);
+SmallVector<int64_t> mlir::megakernel::tileSizesOf(FusedOp op, const OpPlan &plan) {
+  FusedRegion region = FusedRegion::get(op.getBody());
+  if (region.isContraction())
+    return contractionSizes(region, plan.tile);
+  SmallVector<int64_t> sizes(plan.sizes.begin(), plan.sizes.end());
+  llvm::append_range(sizes, region.reductionShape);
   return sizes;
-}
-
-SmallVector<int64_t> mlir::megakernel::chooseTileSizes(FusedRegion &parts, const TargetFacts &target) {
-  if (!parts.reduction)
-    return chooseElementTile(parts.parallelShape, pointwiseElements(target));
-  return parts.isContraction() ? contractionSizes(parts, target) : reductionSizes(parts, target);
 }

@@ -1,15 +1,19 @@
-//===- TileChoice.h - tile sizes of a fused region --------------*- C++ -*-===//
+//===- TileChoice.h - fused regions as the planner sees them ----*- C++ -*-===//
 
 #ifndef TRAINKERNEL_LIB_TRANSFORMS_SCHEDULEPHASES_TILECHOICE_H
 #define TRAINKERNEL_LIB_TRANSFORMS_SCHEDULEPHASES_TILECHOICE_H
 
 #include "dialects/Megakernel/FusedRegion.h"
-#include "lib/Scheduling/TargetTable.h"
+#include "dialects/Megakernel/MegakernelDialect.h"
+#include "lib/Scheduling/GridPlanner.h"
 
 namespace mlir::megakernel {
 
-/// Tile sizes over the domain of a fused region, as `megakernel.tile` wants them.
-SmallVector<int64_t> chooseTileSizes(FusedRegion &parts, const trainkernel::TargetFacts &target);
+/// What the planner needs to know of a fused op that runs in `phase`.
+trainkernel::OpModel modelOf(FusedOp op, unsigned phase);
+
+/// The tile sizes of a plan, in the order that `megakernel.tile` wants them.
+SmallVector<int64_t> tileSizesOf(FusedOp op, const trainkernel::OpPlan &plan);
 
 } // namespace mlir::megakernel
 

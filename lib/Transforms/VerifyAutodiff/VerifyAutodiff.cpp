@@ -85,10 +85,10 @@ struct VerifyAutodiffPass : public megakernel::impl::TkVerifyAutodiffBase<Verify
 
   static LogicalResult verifyGradients(StepOp step, std::optional<unsigned> loss, const Dependences &dependences) {
     for (unsigned i = 0, e = step.getNumResults(); i < e; ++i) {
-      auto of = dyn_cast_or_null<IntegerAttr>(step.getResultAttr(i, MegakernelDialect::getGradientOfAttrName()));
+      std::optional<unsigned> of = step.getGradientArg(i);
       if (!of)
         continue;
-      unsigned arg = of.getInt();
+      unsigned arg = *of;
       if (step.getResultTypes()[i] != step.getArgumentTypes()[arg])
         return step.emitError() << "the gradient " << resultName(step, i) << " has type " << step.getResultTypes()[i]
                                 << ", expected " << step.getArgumentTypes()[arg] << " as its parameter "

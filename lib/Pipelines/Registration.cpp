@@ -4,6 +4,7 @@
 
 #include "dialects/Megakernel/MegakernelDialect.h"
 #include "lib/Pipelines/Pipelines.h"
+#include "lib/Pipelines/Upstream.h"
 #include "lib/Conversion/CPUEntry/CPUEntry.h"
 #include "lib/Conversion/MegakernelToCPU/MegakernelToCPU.h"
 #include "lib/Conversion/MegakernelToGPU/MegakernelToGPU.h"
@@ -18,20 +19,19 @@
 #include "lib/Transforms/SchedulePhases/SchedulePhases.h"
 #include "lib/Transforms/SplitReductions/SplitReductions.h"
 #include "lib/Transforms/VerifyAutodiff/VerifyAutodiff.h"
-#include "mlir/InitAllDialects.h"
-#include "mlir/InitAllExtensions.h"
-#include "mlir/InitAllPasses.h"
-#include "mlir/Target/LLVMIR/Dialect/All.h"
+#include "mlir/IR/DialectRegistry.h"
 
 void mlir::megakernel::registerDialects(DialectRegistry &registry) {
-  registerAllDialects(registry);
-  registerAllExtensions(registry);
-  registerAllToLLVMIRTranslations(registry);
+  registerUpstreamDialects(registry);
   registry.insert<MegakernelDialect>();
 }
 
 void mlir::megakernel::registerPasses() {
-  registerAllPasses();
+  registerUpstreamPasses();
+  registerOwnPasses();
+}
+
+void mlir::megakernel::registerOwnPasses() {
   registerEmbedManifestPasses();
   registerImportLinalgPasses();
   registerNormalizeNumericsPasses();

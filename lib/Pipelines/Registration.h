@@ -9,10 +9,12 @@ class DialectRegistry;
 
 namespace mlir::megakernel {
 
-/// Registers our dialect and all upstream ones, with their extensions and translations.
+/// Registers our dialect and the upstream ones that it is used with, with their interfaces and translations.
 void registerDialects(DialectRegistry &registry);
-/// Registers our passes, our named pipelines and all upstream passes.
+/// Registers our passes, our named pipelines and the upstream passes that they hold.
 void registerPasses();
+/// Registers our passes and our named pipelines, for a program that has the upstream ones. Once only in a process.
+void registerOwnPasses();
 
 } // namespace mlir::megakernel
 

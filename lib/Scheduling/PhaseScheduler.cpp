@@ -27,8 +27,7 @@ static unsigned lastPhase(const Phases &phases) {
 llvm::SmallVector<unsigned> trainkernel::schedulePhases(const PhaseProblem &problem) {
   Phases phases(problem.numNodes, 0);
   raise(problem, phases);
-  const unsigned last = lastPhase(phases);
-  // Each accepted preference moves a node later, so this ends after at most numNodes * last moves.
+  // Each accepted preference moves a node later, and none beyond the phase after the last, so this ends.
   bool changed = true;
   while (changed) {
     changed = false;
@@ -38,7 +37,8 @@ llvm::SmallVector<unsigned> trainkernel::schedulePhases(const PhaseProblem &prob
       Phases trial = phases;
       trial[writer] = phases[reader] + 1;
       raise(problem, trial);
-      if (lastPhase(trial) > last)
+      // What is not moved is copied once the reader has run, which would need the phase after it just as well.
+      if (lastPhase(trial) > std::max(lastPhase(phases), phases[reader] + 1))
         continue;
       phases = trial;
       changed = true;

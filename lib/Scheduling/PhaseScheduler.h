@@ -15,7 +15,8 @@ struct PhaseProblem {
   unsigned numNodes = 0;
   /// b reads what a writes: b's phase is later than a's.
   llvm::SmallVector<std::pair<unsigned, unsigned>> dependences;
-  /// b overwrites what a reads: b's phase should be later than a's, where that makes no phase more.
+  /// b overwrites what a reads: b's phase should be later than a's, where that makes no phase more than copying the
+  /// result of b after a would.
   llvm::SmallVector<std::pair<unsigned, unsigned>> preferences;
 };
 

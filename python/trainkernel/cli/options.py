@@ -52,6 +52,7 @@ class Options:
         output: the file to write, or None.
         step, args: the names of the two functions in the script.
         target, arch: what for; None for the defaults.
+        grid: CTAs of the kernel; 0 lets the planner choose.
         until_after: the last stage.
         dump_dir: folder for all stages, or None.
         verbose: write the times of the stages.
@@ -65,6 +66,7 @@ class Options:
     args: str
     target: str | None
     arch: str | None
+    grid: int
     until_after: str
     dump_dir: str | None
     verbose: bool
@@ -108,6 +110,12 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "--arch",
         metavar="ARCH",
         help="sm_90a, sm_80; native, x86-64-v2, -v3, -v4. By default this machine's, or sm_90a without a GPU.",
+    ),
+    click.option(
+        "--grid",
+        type=click.IntRange(min=0),
+        default=0,
+        help="CTAs of the kernel, for a GPU that holds fewer at once than usual. By default the planner chooses.",
     ),
     click.option(
         "--until-after",

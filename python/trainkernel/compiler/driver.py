@@ -73,6 +73,7 @@ def compile_step(
     until_after: str | None = None,
     dump_dir: str | os.PathLike[str] | None = None,
     keep_all: bool = False,
+    grid: int = 0,
     progress: Progress | None = None,
 ) -> CompiledArtifact:
     """Compile a captured step.
@@ -84,6 +85,7 @@ def compile_step(
         until_after: the stage to stop after; by default the last.
         dump_dir: a folder that gets the output of each stage, as NN-stage.mlir, also of a compilation that fails later.
         keep_all: keep the output of all stages in the result, and measure each.
+        grid: CTAs of the kernel, for a device that holds fewer at once than the target usually does; 0: chosen.
         progress: called with the name of what runs next.
 
     Raises:
@@ -99,6 +101,7 @@ def compile_step(
         resolved,
         until_after=last.name,
         keep_all=keep_all or dump is not None,
+        grid=grid,
         progress=progress,
         finished=dump,
     )

@@ -39,10 +39,11 @@ class Stage:
     pipeline: str = ""
 
 
-def stages_for(target: Target) -> tuple[Stage, ...]:
-    """All stages on the way to a target, in order."""
+def stages_for(target: Target, grid: int = 0) -> tuple[Stage, ...]:
+    """All stages on the way to a target, in order; with ``grid`` CTAs, or as many as the planner chooses where 0."""
     is_cuda = isinstance(target, CudaTarget)
-    schedule = f"tk-schedule{{target={target.arch if is_cuda else 'cpu'}}}"
+    chosen = f" grid={grid}" if grid else ""
+    schedule = f"tk-schedule{{target={target.arch if is_cuda else 'cpu'}{chosen}}}"
     lower = f"tk-lower-to-cuda{{arch={target.arch}}}"
     if isinstance(target, CpuTarget):
         lower = f"tk-lower-to-cpu{{vector-bits={512 if '+avx512f' in target.features else 256}}}"
@@ -121,6 +122,7 @@ def run_stages(
     *,
     until_after: str = "binary",
     keep_all: bool = False,
+    grid: int = 0,
     progress: Progress | None = None,
     finished: Callable[[Stage, bytes], None] | None = None,
 ) -> StageResults:
@@ -130,6 +132,7 @@ def run_stages(
         captured: the module with its manifest.
         target: what to compile for.
         until_after: the last stage to run.
+        grid: CTAs of the kernel; 0 lets the planner choose.
         keep_all: run each stage in a process of its own, which costs some 30 ms each, and keep its output.
         progress: called with the name of what runs next.
         finished: called with each output of a stage as soon as it is there.
@@ -139,7 +142,8 @@ def run_stages(
         InternalError: a tool failed by a fault of ours.
     """
     last = find_stage(until_after, target)
-    stages = stages_for(target)
+    stages = stages_for(target, grid)
+    last = next(stage for stage in stages if stage.name == last.name)
     wanted = stages[1 : stages.index(last) + 1]
     results = StageResults({"capture": captured})
     if finished:

@@ -38,6 +38,7 @@ def compile_training(
     roles: StepRoles | None = None,
     name: str | None = None,
     donate: bool = False,
+    grid: int = 0,
     verbose: bool = False,
 ) -> CompiledTrainingStep:
     """Compile a functional training step to one kernel.
@@ -50,6 +51,7 @@ def compile_training(
         roles: where the step's arguments and outputs are paired otherwise.
         name: of the kernel; by default that of the function.
         donate: whether calls update the state in place unless they say otherwise.
+        grid: CTAs of the kernel, for a device that holds fewer at once than usual; 0 lets the planner choose.
         verbose: write the stages and their times to stderr.
 
     Raises:
@@ -68,7 +70,7 @@ def compile_training(
     recorder = _Recorder(step)
     function = recorder if callable(step) else step
     captured = capture(function, example_args, name=name or _name_of(step), roles=roles)
-    made = compile_step(captured, target=resolved, progress=say)
+    made = compile_step(captured, target=resolved, grid=grid, progress=say)
     if say and made.report:
         say(made.report.to_text())
     return CompiledTrainingStep(captured, made, recorder.types, device=device, donate=donate)

@@ -217,7 +217,7 @@ def _check_kernel_limits(kernel: KernelSpec, driver: Driver, index: int) -> None
 def _check_residency(kernel: KernelSpec, driver: Driver, function: int, index: int) -> None:
     """Refuse a step whose CTAs wait for each other on a device that cannot hold them all at once."""
     name = f"cuda:{index} ({driver.device_name(index)})"
-    hint = "compile the step for this device, or use a device that is not partitioned (MIG, MPS)"
+    hint = "compile it with --grid N for fewer CTAs, or use a device that is not partitioned (MIG, MPS)"
     if kernel.cluster != (1, 1, 1):
         size = math.prod(kernel.cluster)
         needed = math.prod(kernel.grid) // size if kernel.cooperative else 1

@@ -27,7 +27,9 @@ static unsigned lastPhase(const Phases &phases) {
 llvm::SmallVector<unsigned> trainkernel::schedulePhases(const PhaseProblem &problem) {
   Phases phases(problem.numNodes, 0);
   raise(problem, phases);
-  // Each accepted preference moves a node later, and none beyond the phase after the last, so this ends.
+  // What is not moved is copied once the reader has run, which would need the phase after the last one just as well.
+  // Each accepted preference moves a node later, and none beyond that phase, so this ends.
+  const unsigned limit = lastPhase(phases) + 1;
   bool changed = true;
   while (changed) {
     changed = false;
@@ -37,8 +39,7 @@ llvm::SmallVector<unsigned> trainkernel::schedulePhases(const PhaseProblem &prob
       Phases trial = phases;
       trial[writer] = phases[reader] + 1;
       raise(problem, trial);
-      // What is not moved is copied once the reader has run, which would need the phase after it just as well.
-      if (lastPhase(trial) > std::max(lastPhase(phases), phases[reader] + 1))
+      if (lastPhase(trial) > std::max(lastPhase(phases), std::min(phases[reader] + 1, limit)))
         continue;
       phases = trial;
       changed = true;

@@ -297,8 +297,8 @@ static bool isContiguous(ArrayRef<LaneIndex> indices) {
   return !indices.empty() && allUniform(indices.drop_back()) && indices.back().stride == 1;
 }
 
-// Bytes that the address is known to be a multiple of.
-static llvm::MaybeAlign alignmentOf(MemRefType type, ArrayRef<LaneIndex> indices, int64_t lanes) {
+// Bytes that the address is known to be a multiple of, where the buffer starts at a multiple of `start`.
+static llvm::MaybeAlign alignmentOf(MemRefType type, ArrayRef<LaneIndex> indices, int64_t lanes, int64_t start) {
   int64_t row = type.getRank() > 1 ? type.getShape().back() : lanes;
   // A padded row has its stride, not its extent.
   SmallVector<int64_t> strides;
@@ -306,8 +306,9 @@ static llvm::MaybeAlign alignmentOf(MemRefType type, ArrayRef<LaneIndex> indices
   if (succeeded(type.getStridesAndOffset(strides, offset)) && strides.size() > 1)
     row = strides[strides.size() - 2];
   int64_t elements = std::gcd(std::gcd(indices.back().divisor, row), int64_t(1) << 20);
-  int64_t bytes = llvm::bit_floor<uint64_t>(elements & -elements) * type.getElementTypeBitWidth() / 8;
-  return llvm::MaybeAlign(std::clamp<int64_t>(bytes, type.getElementTypeBitWidth() / 8, 16));
+  int64_t element = type.getElementTypeBitWidth() / 8;
+  int64_t bytes = llvm::bit_floor<uint64_t>(elements & -elements) * element;
+  return llvm::MaybeAlign(std::clamp<int64_t>(bytes, element, std::max(element, start)));
 }
 
 static SmallVector<Value> basesOf(ArrayRef<LaneIndex> indices) {
@@ -339,7 +340,7 @@ Value ElementEmitter::load(Location loc, Value buffer, ArrayRef<LaneIndex> indic
   VectorType vectorType = VectorType::get(lanes, type.getElementType());
   if (isContiguous(indices))
     return vector::LoadOp::create(builder, loc, vectorType, buffer, basesOf(indices), /*nontemporal=*/false,
-                                  alignmentOf(type, indices, lanes));
+                                  alignmentOf(type, indices, lanes, alignment));
   IndexMath math(builder, loc);
   SmallVector<Value> elements;
   for (int64_t lane = 0; lane < lanes; ++lane)
@@ -361,7 +362,7 @@ void ElementEmitter::store(Location loc, Value value, Value buffer, ArrayRef<Lan
   auto type = cast<MemRefType>(buffer.getType());
   if (isContiguous(indices)) {
     vector::StoreOp::create(builder, loc, value, buffer, basesOf(indices), /*nontemporal=*/false,
-                            alignmentOf(type, indices, lanes));
+                            alignmentOf(type, indices, lanes, alignment));
     return;
   }
   IndexMath math(builder, loc);
@@ -374,4 +375,9 @@ MemRefType mlir::megakernel::typeInMemory(MemRefType type) {
   if (!type.getElementType().isInteger(1))
     return type;
   return MemRefType::Builder(type).setElementType(IntegerType::get(type.getContext(), 8));
+}
+
+void mlir::megakernel::cloneReshape(OpBuilder &builder, Operation &reshape, IRMapping &buffers) {
+  Value view = builder.clone(reshape, buffers)->getResult(0);
+  view.setType(typeInMemory(cast<MemRefType>(view.getType())));
 }

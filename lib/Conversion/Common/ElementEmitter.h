@@ -20,7 +20,9 @@ namespace mlir::megakernel {
 /// emitter must not outlive the block that it emits into.
 class ElementEmitter {
 public:
-  ElementEmitter(OpBuilder &builder, TileOp tile, int64_t lanes) : builder(builder), tile(tile), lanes(lanes) {}
+  /// Buffers start at multiples of `alignment` bytes, or of their elements' size where that is more.
+  ElementEmitter(OpBuilder &builder, TileOp tile, int64_t lanes, int64_t alignment = 16)
+      : builder(builder), tile(tile), lanes(lanes), alignment(alignment) {}
 
   /// Uses `value` for the element of `tensor` that is being computed (a reduction's result). It has one element,
   /// or one per lane.
@@ -59,13 +61,16 @@ private:
 
   OpBuilder &builder;
   TileOp tile;
-  int64_t lanes;
+  int64_t lanes, alignment;
   DenseMap<Value, Value> bound;
   SmallVector<std::pair<Key, Value>> emitted;
 };
 
 /// The buffer type that holds `type` in memory: a bool is a byte.
 MemRefType typeInMemory(MemRefType type);
+
+/// Clones a reshape of a buffer to one of the memory that stands for it.
+void cloneReshape(OpBuilder &builder, Operation &reshape, IRMapping &buffers);
 
 } // namespace mlir::megakernel
 

@@ -84,7 +84,7 @@ private:
         SmallVector<LaneIndex> indices;
         for (AffineExpr expr : op.getMatchingIndexingMap(operand).getResults())
           indices.push_back(at[cast<AffineDimExpr>(expr).getPosition()]);
-        ElementEmitter emitter(builder, domain.tile, lanes);
+        ElementEmitter emitter = context.emitter(domain.tile, lanes);
         Value value = emitter.emit(operand->get(), indices);
         if (!value)
           return failure();
@@ -174,7 +174,7 @@ private:
         else if (loop == loops.nLoop)
           inTile[1] = local;
       }
-      ElementEmitter emitter(builder, domain.tile, lanes);
+      ElementEmitter emitter = context.emitter(domain.tile, lanes);
       Value init = emitter.emit(op.getDpsInits()[0], indices);
       if (!init)
         return failure();

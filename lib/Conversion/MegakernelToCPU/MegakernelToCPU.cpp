@@ -4,10 +4,12 @@
 
 #include "lib/Conversion/Common/Describe.h"
 #include "lib/Conversion/MegakernelToCPU/WorkerContext.h"
+#include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/IRMapping.h"
+#include "mlir/Transforms/WalkPatternRewriteDriver.h"
 
 namespace mlir::megakernel {
 #define GEN_PASS_DEF_CONVERTMEGAKERNELTOCPU
@@ -98,7 +100,7 @@ LogicalResult KernelLowering::lower(Operation &op) {
   }
   if (isa<CommitOp>(op))
     return op.emitError("commit is not resolved, expected 'tk-commit-state' to have run");
-  builder.clone(op, buffers);
+  cloneReshape(builder, op, buffers);
   return success();
 }
 
@@ -126,6 +128,11 @@ struct ConvertMegakernelToCPUPass
     for (auto kernel : llvm::make_early_inc_range(getOperation().getOps<KernelOp>()))
       if (failed(KernelLowering(kernel, vectorBits / 32).run()))
         return signalPassFailure();
+    // Without AVX512-BF16 a code generator calls a library function for each conversion, which few systems have, and
+    // with it subnormal numbers become zero.
+    RewritePatternSet patterns(&getContext());
+    arith::populateExpandBFloat16Patterns(patterns);
+    walkAndApplyPatterns(getOperation(), std::move(patterns));
   }
 };
 } // namespace

@@ -114,7 +114,7 @@ private:
       loops[loop] = index;
     for (auto [loop, index] : llvm::zip(domain.region.reductionLoops, reduced))
       loops[loop] = index;
-    ElementEmitter emitter(builder, domain.tile, lanes);
+    ElementEmitter emitter = context.emitter(domain.tile, lanes);
     SmallVector<Value> next;
     for (auto [index, accumulator] : llvm::enumerate(accumulators)) {
       next.push_back(emitter.emitBody(op, loops, accumulator, index));
@@ -125,7 +125,7 @@ private:
   }
 
   LogicalResult finish(ArrayRef<LaneIndex> outputs, int64_t lanes, ArrayRef<Value> totals) {
-    ElementEmitter emitter(builder, domain.tile, lanes);
+    ElementEmitter emitter = context.emitter(domain.tile, lanes);
     for (auto [index, total] : llvm::enumerate(totals)) {
       Value init = emitter.emit(op.getDpsInits()[index], outputs);
       if (!init)

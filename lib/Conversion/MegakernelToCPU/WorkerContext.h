@@ -23,6 +23,8 @@ struct WorkerContext {
   int64_t lanes;
 
   IndexMath math(Location loc) const { return IndexMath(builder, loc); }
+  /// The caller's tensors are only aligned to their elements.
+  ElementEmitter emitter(TileOp tile, int64_t lanes) const { return {builder, tile, lanes, /*alignment=*/1}; }
   Value scratchView(Location loc, ArrayRef<int64_t> shape, Type element, int64_t byteOffset) const;
   void barrier(Location loc) const;
   LogicalResult forEachTile(const TileDomain &domain,

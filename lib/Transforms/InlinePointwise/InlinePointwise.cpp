@@ -148,9 +148,12 @@ struct InlinePointwisePass : public megakernel::impl::TkInlinePointwiseBase<Inli
                isa<StepOp>(use.getOwner()->getParentOp());
       });
     // A view may now stand before the fused op that it reads.
-    for (Operation &op : llvm::make_early_inc_range(block.without_terminator()))
+    SmallVector<Operation *> views;
+    for (Operation &op : block.without_terminator())
       if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op))
-        op.moveBefore(block.getTerminator());
+        views.push_back(&op);
+    for (Operation *view : views)
+      view->moveBefore(block.getTerminator());
   }
 
   static void eraseDeadOps(Block &block) {

@@ -48,7 +48,7 @@ def tensor(name: str, role: str, shape: tuple[int, ...], dtype: str, **extra: An
 
 
 def manifest(**changes: Any) -> dict[str, Any]:
-    """The manifest of KERNEL: ``step(state={'w': .., 'v': ..}, x, 3) -> (loss, {'new': {'w': .., 'v': ..}, 'n': ..})``."""
+    """The manifest of KERNEL: ``step(state={"w": .., "v": ..}, x, 3) -> (loss, {"new": {..}, "n": ..})``."""
     leaf = {"kind": "leaf"}
     state = {"kind": "dict", "keys": ["w", "v"], "children": [leaf, leaf]}
     result = {"kind": "dict", "keys": ["n", "new"], "children": [leaf, state]}

@@ -21,6 +21,7 @@ pytest.importorskip("torch_mlir")
 import torch.nn.functional as F
 from torch.func import functional_call, grad, grad_and_value
 from torch.utils._pytree import tree_leaves, tree_map
+
 from trainkernel.capture import StepRoles, capture
 from trainkernel.capture.arguments import describe_arguments
 from trainkernel.capture.export import trace_step
@@ -320,11 +321,11 @@ def test_parameters_of_a_module_are_arguments() -> None:
 def test_the_callers_tensors_and_modes_stay_as_they_are() -> None:
     step, args = CASES["mlp_f32"]
     before = [leaf.clone() for leaf in tree_leaves(args)]
-    states = random.getstate(), torch.get_rng_state(), np.random.get_state()[1].tolist()
+    states = random.getstate(), torch.get_rng_state(), np.random.get_state(legacy=False)["state"]["key"].tolist()
     capture(step, args)
     assert torch.is_grad_enabled()
     assert torch.equal(torch.get_rng_state(), states[1]) and random.getstate() == states[0]
-    assert np.random.get_state()[1].tolist() == states[2]
+    assert np.random.get_state(legacy=False)["state"]["key"].tolist() == states[2]
     assert all(torch.equal(a, b) for a, b in zip(before, tree_leaves(args), strict=True))
     assert type(torch.zeros(1) + 1) is torch.Tensor
 

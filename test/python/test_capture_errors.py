@@ -15,6 +15,7 @@ pytest.importorskip("torch_mlir")
 
 import torch.nn.functional as F
 from torch.func import functional_call, grad_and_value
+
 from trainkernel.capture import capture
 from trainkernel.errors import CaptureError
 
@@ -296,10 +297,10 @@ def test_a_module_must_not_keep_its_weights() -> None:
 
 
 def test_random_numbers_of_the_host_are_not_frozen() -> None:
-    states = random.getstate(), np.random.get_state()[1].tolist()
+    states = random.getstate(), np.random.get_state(legacy=False)["state"]["key"].tolist()
     refused(lambda s, x: ((x * random.random()).sum(), s), (ones(3), ones(3)), "draws random numbers on the host")
     refused(lambda s, x: ((x * np.random.rand()).sum(), s), (ones(3), ones(3)), "draws random numbers on the host")
-    assert (random.getstate(), np.random.get_state()[1].tolist()) == states
+    assert (random.getstate(), np.random.get_state(legacy=False)["state"]["key"].tolist()) == states
 
 
 def test_autocast_of_an_absent_device_is_not_ignored() -> None:

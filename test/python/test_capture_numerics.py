@@ -17,6 +17,7 @@ execution_engine = pytest.importorskip("torch_mlir.execution_engine")
 import torch.nn.functional as F
 from torch.func import grad
 from torch_mlir import ir, passmanager
+
 from trainkernel.capture import CapturedStep, StepRoles, capture
 
 _PASSES = (

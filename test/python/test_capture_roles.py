@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("torch_mlir")
 
 from torch.func import grad_and_value
+
 from trainkernel.capture import StepRoles, capture
 from trainkernel.errors import CaptureError
 

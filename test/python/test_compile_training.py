@@ -15,11 +15,11 @@ from compile_support import error_of, needs_tools
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch_mlir")
 
-from torch.utils._pytree import tree_leaves, tree_map  # noqa: E402
+from torch.utils._pytree import tree_leaves, tree_map
 
-import trainkernel  # noqa: E402
-from training_steps import STEPS, Momentum, Params, Result, mlp, mlp_args, momentum, momentum_args  # noqa: E402
-from trainkernel.errors import ArgumentError, CaptureError, CompileError, DeviceError  # noqa: E402
+import trainkernel
+from training_steps import STEPS, Momentum, Params, Result, mlp, mlp_args, momentum, momentum_args
+from trainkernel.errors import ArgumentError, CaptureError, CompileError, DeviceError
 
 pytestmark = needs_tools
 

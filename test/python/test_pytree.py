@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from trainkernel.errors import ArgumentError, ArtifactError
 from trainkernel.pytree import TreeSpec, flatten, namedtuple_types
 
@@ -23,6 +24,10 @@ class Leaf:
         return isinstance(other, Leaf)
 
     __hash__ = None  # type: ignore[assignment]
+
+
+# Another type of the same name.
+OtherAdam: Any = type("Adam", (namedtuple("Base", "m u"),), {})
 
 
 class Adam(NamedTuple):
@@ -92,7 +97,7 @@ def test_a_namedtuple_is_rebuilt_with_the_callers_type() -> None:
         ([1], [True], r"s\[0\] is True, expected the compile-time constant 1"),
         ({1: LEAF}, {True: LEAF}, r"s has the keys \[True\], expected \[1\]"),
         (Adam(LEAF, LEAF), (LEAF, LEAF), r"s is a tuple, expected a namedtuple Adam\(m, v\)"),
-        (Adam(LEAF, LEAF), namedtuple("Adam", "m u")(LEAF, LEAF), r"s is a Adam, expected a namedtuple Adam\(m, v\)"),
+        (Adam(LEAF, LEAF), OtherAdam(LEAF, LEAF), r"s is a Adam, expected a namedtuple Adam\(m, v\)"),
     ],
 )
 def test_a_different_structure_is_named_by_its_path(like: Any, tree: Any, message: str) -> None:

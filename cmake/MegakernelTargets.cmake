@@ -2,7 +2,7 @@
 
 # One object library that carries the precompiled header; every other target reuses it.
 function(tk_define_precompiled_header)
-  file(WRITE "${PROJECT_BINARY_DIR}/pch.cpp" "// Only carries the precompiled header.\n")
+  file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/pch.cpp" CONTENT "// Only carries the precompiled header.\n")
   add_library(TKPrecompiledHeader OBJECT "${PROJECT_BINARY_DIR}/pch.cpp")
   target_precompile_headers(TKPrecompiledHeader PRIVATE "${PROJECT_SOURCE_DIR}/cmake/PrecompiledHeader.h")
   llvm_update_compile_flags(TKPrecompiledHeader)
@@ -12,6 +12,7 @@ endfunction()
 function(tk_add_library name)
   cmake_parse_arguments(ARG "" "" "DEPENDS;LINK_LIBS" ${ARGN})
   add_library(${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
+  set_property(GLOBAL APPEND PROPERTY TK_LIBRARIES ${name})
   llvm_update_compile_flags(${name})
   target_precompile_headers(${name} REUSE_FROM TKPrecompiledHeader)
   target_link_libraries(${name} PUBLIC ${ARG_LINK_LIBS})

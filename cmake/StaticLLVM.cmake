@@ -3,8 +3,8 @@
 set(tk_llvm_components
     AsmParser BitReader BitWriter CodeGen Core DebugInfoDWARF FrontendOffloading FrontendOpenMP IPO IRReader Linker MC
     Option Passes Support SupportLSP Target TargetParser
-    # A pass of MLIR initialises every target that LLVM was built with.
-    AllTargetsAsmParsers AllTargetsCodeGens AllTargetsDescs AllTargetsInfos)
+    # What code is generated for: this machine's processor and NVIDIA's GPUs.
+    ${LLVM_NATIVE_ARCH} NVPTX)
 llvm_map_components_to_libnames(tk_llvm_libs ${tk_llvm_components})
 add_library(TKStaticLLVM INTERFACE)
 target_link_libraries(TKStaticLLVM INTERFACE ${tk_llvm_libs})

@@ -17,8 +17,19 @@ static bool isAllowed(Operation *op) {
          op->hasTrait<OpTrait::ConstantLike>();
 }
 
-// The results of a reduction must be a permutation-free projection of its parallel loops, so that a tile of the
-// result is a tile of the loops.
+// Everything has to be known before the step runs: shapes, and where slices start.
+static bool isStatic(Operation *op) {
+  auto isStaticType = [](Type type) {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    return !tensor || (tensor.hasStaticShape() && tensor.getNumElements() > 0);
+  };
+  auto slice = dyn_cast<tensor::ExtractSliceOp>(op);
+  return llvm::all_of(op->getOperandTypes(), isStaticType) && llvm::all_of(op->getResultTypes(), isStaticType) &&
+         (!slice || (slice.getOffsets().empty() && slice.getStrides().empty()));
+}
+
+// The results of a reduction must be projections of its parallel loops, so that a tile of the result is a tile of the
+// loops.
 static LogicalResult verifyReductionMaps(linalg::GenericOp reduction) {
   for (AffineMap map : reduction.getIndexingMapsArray()) {
     if (!map.isProjectedPermutation(/*allowZeroInResults=*/false) && !map.isEmpty())
@@ -29,6 +40,10 @@ static LogicalResult verifyReductionMaps(linalg::GenericOp reduction) {
   for (OpOperand &init : reduction.getDpsInitsMutable())
     if (reduction.getMatchingIndexingMap(&init) != first)
       return reduction.emitOpError("has results with different indexing maps, expected one map for all (F3)");
+  for (auto [loop, kind] : llvm::enumerate(reduction.getIteratorTypesArray()))
+    if (first.isFunctionOfDim(loop) != (kind == utils::IteratorType::parallel))
+      return reduction.emitOpError() << "has the " << utils::stringifyIteratorType(kind) << " loop " << loop
+                                     << ", expected results over all parallel loops and no other (F3)";
   return success();
 }
 
@@ -38,6 +53,12 @@ LogicalResult mlir::megakernel::verifyFusedRegion(Operation *op, Region &region)
     if (!isAllowed(&inner)) {
       InFlightDiagnostic diag = op->emitOpError("holds an op that is not allowed in a fused region, expected "
                                                 "constants, linalg.generic, linalg.fill or tensor views (F2)");
+      diag.attachNote(inner.getLoc()) << "the op is '" << inner.getName() << "'";
+      return diag;
+    }
+    if (!isStatic(&inner)) {
+      InFlightDiagnostic diag = op->emitOpError("holds an op of dynamic or empty shape or dynamic offset, "
+                                                "expected static shapes without zero extents (F2)");
       diag.attachNote(inner.getLoc()) << "the op is '" << inner.getName() << "'";
       return diag;
     }
@@ -98,7 +119,8 @@ bool FusedRegion::isContraction() {
   if (!reduction)
     return false;
   auto op = cast<linalg::LinalgOp>(reduction.getOperation());
-  if (!linalg::isaContractionOpInterface(op) || !llvm::all_of(reduction.getInputs().getTypes(), isFloatOfAtMost32Bits) ||
+  if (!linalg::isaContractionOpInterface(op) ||
+      !llvm::all_of(reduction.getInputs().getTypes(), isFloatOfAtMost32Bits) ||
       !getElementTypeOrSelf(reduction.getResult(0).getType()).isF32())
     return false;
   FailureOr<linalg::ContractionDimensions> dims = linalg::inferContractionDims(op);

@@ -25,4 +25,17 @@
 #define GET_OP_CLASSES
 #include "dialects/Megakernel/MegakernelOps.h.inc"
 
+namespace mlir::megakernel {
+
+/// The element types that tensors of a step and buffers of a kernel may have.
+bool isElementType(Type type);
+
+/// The index in an attribute such as `megakernel.updates`; nothing where it is no index of an argument.
+std::optional<unsigned> argumentIndex(Attribute attribute);
+
+/// The argument or `megakernel.buffer` that a buffer value is a view of.
+Value rootOfBuffer(Value buffer);
+
+} // namespace mlir::megakernel
+
 #endif

@@ -24,11 +24,12 @@ def Megakernel_StepOp : Megakernel_Op<"step", [FunctionOpInterface, IsolatedFrom
 
     Constraints:
 
-    * (S1) every argument and result is a ranked tensor of static shape;
+    * (S1) every argument and result is a ranked tensor of static shape without zero extents, of f64, f32, bf16, f16,
+      i64, i32, i16, i8 or i1;
     * (S2) every argument has the role state, batch or constant;
     * (S3) every result has the role loss, gradient, new_state or output;
-    * (S4) a new_state result names, by `megakernel.updates`, a state argument of its own type, each state
-      argument at most once;
+    * (S4) a new_state result, and no other, names, by `megakernel.updates`, a state argument of its own type, each
+      state argument at most once;
     * (S5) a `megakernel.gradient_of` attribute names a state argument.
 
     Example:
@@ -56,6 +57,8 @@ def Megakernel_StepOp : Megakernel_Op<"step", [FunctionOpInterface, IsolatedFrom
     std::optional<Role> getResultRole(unsigned index);
     /// The state argument that result `index` replaces, or nothing.
     std::optional<unsigned> getUpdatedArg(unsigned index);
+    /// The argument whose gradient result `index` is, or nothing.
+    std::optional<unsigned> getGradientArg(unsigned index);
   }];
 }
 
@@ -90,8 +93,10 @@ def Megakernel_FusedOp : Megakernel_Op<"fused", [Pure, IsolatedFromAbove, Single
 
     * (F1) region arguments have the types of the operands, yielded values those of the results;
     * (F2) the region holds only constants, `linalg.generic`, `linalg.fill`, `tensor.empty`,
-      `tensor.expand_shape`, `tensor.collapse_shape` and `tensor.extract_slice`;
-    * (F3) at most one `linalg.generic` has reduction iterators;
+      `tensor.expand_shape`, `tensor.collapse_shape` and `tensor.extract_slice`, all of static shape and offset and
+      without zero extents;
+    * (F3) at most one `linalg.generic` has reduction iterators; its indexing maps are projected permutations, and
+      its results have one map, over all of its parallel loops;
     * (F4) all results have one shape, and where there is a reduction, its result's shape.
 
     Example:
@@ -120,6 +125,7 @@ def Megakernel_FusedOp : Megakernel_Op<"fused", [Pure, IsolatedFromAbove, Single
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
+  let hasRegionVerifier = 1;
   let hasCanonicalizer = 1;
 }
 
@@ -152,9 +158,12 @@ def Megakernel_KernelOp : Megakernel_Op<"kernel", [FunctionOpInterface, Isolated
 
     Constraints:
 
-    * (K1) every argument is a memref of static shape with an identity layout;
-    * (K2) grid, cluster and threads are positive, grid is a multiple of cluster, threads a multiple of 32;
-    * (K3) an output named by `megakernel.updates` has the type of the state input that it replaces.
+    * (K1) every argument is a memref with an identity layout, of a shape and an element type of (S1);
+    * (K2) grid and cluster are positive, grid a multiple of cluster, threads a multiple of 32 from 32 to 1024;
+      sizes in bytes are not negative;
+    * (K3) `megakernel.updates` stands on an output and names a state input of its type, each at most once;
+    * (K4) the body holds only buffers, their reshapes (`memref.expand_shape`, `memref.collapse_shape`), phases,
+      barriers and commits.
 
     Example:
 
@@ -202,7 +211,7 @@ def Megakernel_BufferOp : Megakernel_Op<"buffer", [Pure, ParentOneOf<["KernelOp"
 
     Constraints:
 
-    * (B1) the type is a memref of static shape with an identity layout;
+    * (B1) the type is a memref with an identity layout, of a shape and an element type of (S1) of `megakernel.step`;
     * (B2) the offset, where set, is a non-negative multiple of 16.
 
     Example:
@@ -250,8 +259,9 @@ def Megakernel_TileOp : Megakernel_Op<"tile", [AttrSizedOperandSegments, Isolate
 
     * (T1) region arguments are tensors of the inputs' shapes and element types, yielded values those of the
       outputs;
-    * (T2) `sizes` has one positive entry per dimension of the domain;
-    * (T3) the region fulfils F2, F3 and F4 of `megakernel.fused`.
+    * (T2) `sizes` has one positive entry per dimension of the domain, `first_cta` is not negative;
+    * (T3) the region fulfils F2, F3 and F4 of `megakernel.fused`;
+    * (T4) every output is a buffer or an output argument of the kernel.
 
     Example: see `megakernel.kernel`.
   }];
@@ -261,6 +271,7 @@ def Megakernel_TileOp : Megakernel_Op<"tile", [AttrSizedOperandSegments, Isolate
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
+  let hasRegionVerifier = 1;
 }
 
 def Megakernel_BarrierOp : Megakernel_Op<"barrier", [ParentOneOf<["KernelOp"]>]> {

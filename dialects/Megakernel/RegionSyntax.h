@@ -13,8 +13,7 @@ namespace mlir::megakernel {
 
 /// Parses a parenthesised binding list. Types are the operands'; the region arguments get none yet.
 ParseResult parseBindings(OpAsmParser &parser, SmallVectorImpl<OpAsmParser::Argument> &arguments,
-                          SmallVectorImpl<OpAsmParser::UnresolvedOperand> &operands,
-                          SmallVectorImpl<Type> &types);
+                          SmallVectorImpl<OpAsmParser::UnresolvedOperand> &operands, SmallVectorImpl<Type> &types);
 
 /// Prints a parenthesised binding list.
 void printBindings(OpAsmPrinter &printer, Block::BlockArgListType arguments, OperandRange operands);

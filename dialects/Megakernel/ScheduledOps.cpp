@@ -4,6 +4,7 @@
 #include "dialects/Megakernel/MegakernelDialect.h"
 #include "dialects/Megakernel/RegionSyntax.h"
 
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/OpImplementation.h"
 #include "mlir/Interfaces/FunctionImplementation.h"
@@ -13,7 +14,8 @@ using namespace mlir::megakernel;
 
 static bool isContiguousBuffer(Type type) {
   auto memref = dyn_cast<MemRefType>(type);
-  return memref && memref.hasStaticShape() && memref.getLayout().isIdentity();
+  return memref && memref.hasStaticShape() && memref.getNumElements() > 0 && memref.getLayout().isIdentity() &&
+         !memref.getMemorySpace() && isElementType(memref.getElementType());
 }
 
 //===----------------------------------------------------------------------===//
@@ -31,15 +33,13 @@ bool KernelOp::isOutput(unsigned index) {
 }
 
 std::optional<unsigned> KernelOp::getUpdatedArg(unsigned index) {
-  auto updates = dyn_cast_or_null<IntegerAttr>(getArgAttr(index, MegakernelDialect::getUpdatesAttrName()));
-  return updates ? std::optional<unsigned>(updates.getInt()) : std::nullopt;
+  return argumentIndex(getArgAttr(index, MegakernelDialect::getUpdatesAttrName()));
 }
 
 ParseResult KernelOp::parse(OpAsmParser &parser, OperationState &result) {
   auto buildType = [](Builder &builder, ArrayRef<Type> args, ArrayRef<Type> results,
-                      function_interface_impl::VariadicFlag, std::string &) {
-    return builder.getFunctionType(args, results);
-  };
+                      function_interface_impl::VariadicFlag,
+                      std::string &) { return builder.getFunctionType(args, results); };
   return function_interface_impl::parseFunctionOp(parser, result, /*allowVariadic=*/false,
                                                   getFunctionTypeAttrName(result.name), buildType,
                                                   getArgAttrsAttrName(result.name), getResAttrsAttrName(result.name));
@@ -50,22 +50,50 @@ void KernelOp::print(OpAsmPrinter &printer) {
                                            getArgAttrsAttrName(), getResAttrsAttrName());
 }
 
+static LogicalResult verifyUpdates(KernelOp kernel) {
+  llvm::SmallDenseMap<unsigned, unsigned> updatedBy;
+  for (unsigned i = 0, e = kernel.getNumArguments(); i < e; ++i) {
+    Attribute attribute = kernel.getArgAttr(i, MegakernelDialect::getUpdatesAttrName());
+    if (!attribute)
+      continue;
+    std::optional<unsigned> updated = kernel.getUpdatedArg(i);
+    if (!kernel.isOutput(i) || !updated || *updated >= kernel.getNumArguments() ||
+        kernel.getArgRole(*updated) != Role::State ||
+        kernel.getArgumentTypes()[*updated] != kernel.getArgumentTypes()[i])
+      return kernel.emitOpError() << "argument " << i << " has 'megakernel.updates' " << attribute
+                                  << ", expected it on an output, with the index of a state of the same type (K3)";
+    auto [other, isNew] = updatedBy.try_emplace(*updated, i);
+    if (!isNew)
+      return kernel.emitOpError() << "arguments " << other->second << " and " << i << " both update argument "
+                                  << *updated << ", expected one update of each state (K3)";
+  }
+  return success();
+}
+
 LogicalResult KernelOp::verify() {
-  for (auto [index, type] : llvm::enumerate(getArgumentTypes())) {
+  for (auto [index, type] : llvm::enumerate(getArgumentTypes()))
     if (!isContiguousBuffer(type))
       return emitOpError() << "argument " << index << " has type " << type
-                           << ", expected a contiguous memref of static shape (K1)";
-    std::optional<unsigned> updated = getUpdatedArg(index);
-    if (updated && (*updated >= getNumArguments() || getArgumentTypes()[*updated] != type))
-      return emitOpError() << "argument " << index << " updates argument " << *updated
-                           << ", expected an input of the same type (K3)";
-  }
-  if (static_cast<int64_t>(getCluster()) < 1 || static_cast<int64_t>(getGrid()) < 1 || getGrid() % getCluster() != 0)
-    return emitOpError() << "has a grid of " << getGrid() << " and clusters of " << getCluster()
+                           << ", expected a contiguous memref of static shape without zero extents (K1)";
+  int64_t grid = getGrid(), cluster = getCluster(), threads = getThreads();
+  if (cluster < 1 || grid < 1 || grid % cluster != 0)
+    return emitOpError() << "has a grid of " << grid << " and clusters of " << cluster
                          << ", expected a positive multiple (K2)";
-  if (static_cast<int64_t>(getThreads()) < 32 || getThreads() % 32 != 0)
-    return emitOpError() << "has " << getThreads() << " threads, expected a positive multiple of 32 (K2)";
-  if (!isa<ReturnOp>(getBody().front().getTerminator()))
+  if (threads < 32 || threads > 1024 || threads % 32 != 0)
+    return emitOpError() << "has " << threads << " threads, expected a multiple of 32 from 32 to 1024 (K2)";
+  for (std::optional<uint64_t> bytes : {getSharedBytes(), getArenaBytes()})
+    if (bytes && static_cast<int64_t>(*bytes) < 0)
+      return emitOpError() << "has a size of " << static_cast<int64_t>(*bytes) << " bytes, expected none below 0 (K2)";
+  if (failed(verifyUpdates(*this)))
+    return failure();
+  for (Operation &op : getBody().front())
+    if (!isa<BufferOp, memref::ExpandShapeOp, memref::CollapseShapeOp, PhaseOp, BarrierOp, CommitOp, ReturnOp>(op)) {
+      InFlightDiagnostic diag = emitOpError("holds an op that is not allowed in a kernel, expected buffers, their "
+                                            "reshapes, phases, barriers and commits (K4)");
+      diag.attachNote(op.getLoc()) << "the op is '" << op.getName() << "'";
+      return diag;
+    }
+  if (!isa<ReturnOp>(getBody().front().back()))
     return emitOpError("must end with 'megakernel.return'");
   return success();
 }
@@ -76,7 +104,9 @@ LogicalResult KernelOp::verify() {
 
 LogicalResult BufferOp::verify() {
   if (!isContiguousBuffer(getType()))
-    return emitOpError() << "has type " << getType() << ", expected a contiguous memref of static shape (B1)";
+    return emitOpError() << "has type " << getType()
+                         << ", expected a contiguous memref of static shape without "
+                            "zero extents (B1)";
   if (getOffset() && (static_cast<int64_t>(*getOffset()) < 0 || *getOffset() % 16 != 0))
     return emitOpError() << "has offset " << static_cast<int64_t>(*getOffset())
                          << ", expected a non-negative multiple of 16 (B2)";
@@ -135,8 +165,11 @@ ParseResult TileOp::parse(OpAsmParser &parser, OperationState &result) {
   result.addAttribute(getFirstCtaAttrName(result.name), builder.getI64IntegerAttr(firstCta));
   result.addAttribute(getOperandSegmentSizeAttr(),
                       builder.getDenseI32ArrayAttr({(int32_t)inputs.size(), (int32_t)outputs.size()}));
-  for (auto [argument, type] : llvm::zip(arguments, inputTypes))
+  for (auto [argument, type] : llvm::zip(arguments, inputTypes)) {
     argument.type = tensorOf(type);
+    if (!argument.type)
+      return parser.emitError(loc) << "reads " << type << ", expected a ranked memref";
+  }
   return parser.parseRegion(*result.addRegion(), arguments);
 }
 
@@ -148,8 +181,8 @@ void TileOp::print(OpAsmPrinter &printer) {
   printer << ']';
   if (getFirstCta() != 0)
     printer << " first_cta " << getFirstCta();
-  printer.printOptionalAttrDictWithKeyword(
-      (*this)->getAttrs(), {getSizesAttrName(), getFirstCtaAttrName(), getOperandSegmentSizeAttr()});
+  printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(),
+                                           {getSizesAttrName(), getFirstCtaAttrName(), getOperandSegmentSizeAttr()});
   printer << ' ';
   printer.printRegion(getBody(), /*printEntryBlockArgs=*/false);
 }
@@ -161,6 +194,19 @@ LogicalResult TileOp::verify() {
     if (argument.getType() != tensorOf(input.getType()))
       return emitOpError() << "reads " << input.getType() << " as " << argument.getType()
                            << ", expected a tensor of its shape and element type (T1)";
+  auto kernel = (*this)->getParentOfType<KernelOp>();
+  for (auto [index, output] : llvm::enumerate(getOutputs())) {
+    auto argument = dyn_cast<BlockArgument>(rootOfBuffer(output));
+    if (argument && !kernel.isOutput(argument.getArgNumber()))
+      return emitOpError() << "writes argument " << argument.getArgNumber() << " of the kernel as output " << index
+                           << ", expected a buffer or an argument that is an output (T4)";
+  }
+  if (static_cast<int64_t>(getFirstCta()) < 0)
+    return emitOpError() << "has first_cta " << static_cast<int64_t>(getFirstCta()) << ", expected none below 0 (T2)";
+  return success();
+}
+
+LogicalResult TileOp::verifyRegions() {
   if (failed(verifyFusedRegion(*this, getBody())))
     return failure();
   Operation *yield = getBody().front().getTerminator();

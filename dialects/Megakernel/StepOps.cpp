@@ -30,15 +30,17 @@ std::optional<Role> StepOp::getResultRole(unsigned index) {
 }
 
 std::optional<unsigned> StepOp::getUpdatedArg(unsigned index) {
-  auto updates = dyn_cast_or_null<IntegerAttr>(getResultAttr(index, MegakernelDialect::getUpdatesAttrName()));
-  return updates ? std::optional<unsigned>(updates.getInt()) : std::nullopt;
+  return argumentIndex(getResultAttr(index, MegakernelDialect::getUpdatesAttrName()));
+}
+
+std::optional<unsigned> StepOp::getGradientArg(unsigned index) {
+  return argumentIndex(getResultAttr(index, MegakernelDialect::getGradientOfAttrName()));
 }
 
 ParseResult StepOp::parse(OpAsmParser &parser, OperationState &result) {
   auto buildType = [](Builder &builder, ArrayRef<Type> args, ArrayRef<Type> results,
-                      function_interface_impl::VariadicFlag, std::string &) {
-    return builder.getFunctionType(args, results);
-  };
+                      function_interface_impl::VariadicFlag,
+                      std::string &) { return builder.getFunctionType(args, results); };
   return function_interface_impl::parseFunctionOp(parser, result, /*allowVariadic=*/false,
                                                   getFunctionTypeAttrName(result.name), buildType,
                                                   getArgAttrsAttrName(result.name), getResAttrsAttrName(result.name));
@@ -54,6 +56,12 @@ static LogicalResult verifyStaticTensor(Operation *op, Type type, StringRef kind
   if (!tensor || !tensor.hasStaticShape())
     return op->emitOpError() << kind << " " << index << " has type " << type
                              << ", expected a ranked tensor of static shape (S1)";
+  if (tensor.getNumElements() == 0)
+    return op->emitOpError() << kind << " " << index << " has type " << type
+                             << " without elements, expected no zero extents (S1)";
+  if (!isElementType(tensor.getElementType()))
+    return op->emitOpError() << kind << " " << index << " has type " << type
+                             << ", expected elements of f64, f32, bf16, f16, i64, i32, i16, i8 or i1 (S1)";
   return success();
 }
 
@@ -99,12 +107,14 @@ static LogicalResult verifyResults(StepOp step) {
                                 << ", expected loss, gradient, new_state or output (S3)";
     if (*role == Role::NewState && failed(verifyUpdate(step, i, updatedBy)))
       return failure();
+    if (*role != Role::NewState && step.getResultAttr(i, MegakernelDialect::getUpdatesAttrName()))
+      return step.emitOpError() << "result " << i << " has 'megakernel.updates' and the role " << stringifyRole(*role)
+                                << ", expected only new_state results to have it (S4)";
     Attribute gradientOf = step.getResultAttr(i, MegakernelDialect::getGradientOfAttrName());
     if (!gradientOf)
       continue;
-    auto arg = dyn_cast<IntegerAttr>(gradientOf);
-    if (!arg || arg.getInt() < 0 || arg.getInt() >= step.getNumArguments() ||
-        step.getArgRole(arg.getInt()) != Role::State)
+    std::optional<unsigned> arg = step.getGradientArg(i);
+    if (!arg || *arg >= step.getNumArguments() || step.getArgRole(*arg) != Role::State)
       return step.emitOpError() << "result " << i << " has 'megakernel.gradient_of' " << gradientOf
                                 << ", expected the index of a state argument (S5)";
   }
@@ -114,7 +124,7 @@ static LogicalResult verifyResults(StepOp step) {
 LogicalResult StepOp::verify() {
   if (failed(verifyArguments(*this)) || failed(verifyResults(*this)))
     return failure();
-  if (!isa<ReturnOp>(getBody().front().getTerminator()))
+  if (!isa<ReturnOp>(getBody().front().back()))
     return emitOpError("must end with 'megakernel.return'");
   return success();
 }
@@ -142,8 +152,7 @@ ParseResult mlir::megakernel::parseBindings(OpAsmParser &parser, SmallVectorImpl
   });
 }
 
-void mlir::megakernel::printBindings(OpAsmPrinter &printer, Block::BlockArgListType arguments,
-                                     OperandRange operands) {
+void mlir::megakernel::printBindings(OpAsmPrinter &printer, Block::BlockArgListType arguments, OperandRange operands) {
   printer << '(';
   llvm::interleaveComma(llvm::zip(arguments, operands), printer, [&](auto pair) {
     printer << std::get<0>(pair) << " = " << std::get<1>(pair) << " : " << std::get<1>(pair).getType();
@@ -159,8 +168,8 @@ ParseResult FusedOp::parse(OpAsmParser &parser, OperationState &result) {
   SmallVector<OpAsmParser::Argument> arguments;
   SmallVector<OpAsmParser::UnresolvedOperand> operands;
   SmallVector<Type> types;
-  if (parseBindings(parser, arguments, operands, types) ||
-      parser.parseArrowTypeList(result.types) || parser.parseOptionalAttrDictWithKeyword(result.attributes) ||
+  if (parseBindings(parser, arguments, operands, types) || parser.parseArrowTypeList(result.types) ||
+      parser.parseOptionalAttrDictWithKeyword(result.attributes) ||
       parser.resolveOperands(operands, types, parser.getCurrentLocation(), result.operands))
     return failure();
   for (auto [argument, type] : llvm::zip(arguments, types))
@@ -179,6 +188,10 @@ void FusedOp::print(OpAsmPrinter &printer) {
 LogicalResult FusedOp::verify() {
   if (getBody().getArgumentTypes() != getInputs().getTypes())
     return emitOpError("has region arguments of other types than its operands (F1)");
+  return success();
+}
+
+LogicalResult FusedOp::verifyRegions() {
   if (failed(verifyFusedRegion(*this, getBody())))
     return failure();
   if (getBody().front().getTerminator()->getOperandTypes() != getResultTypes())
@@ -233,6 +246,7 @@ struct DropUnusedFusedResults : OpRewritePattern<FusedOp> {
       }
     rewriter.modifyOpInPlace(yield, [&] { yield->setOperands(yielded); });
     auto narrowed = FusedOp::create(rewriter, op.getLoc(), types, op.getInputs());
+    narrowed->setDiscardableAttrs(op->getDiscardableAttrDictionary());
     rewriter.inlineRegionBefore(op.getBody(), narrowed.getBody(), narrowed.getBody().end());
     for (auto [old, replacement] : llvm::zip(kept, narrowed.getResults()))
       rewriter.replaceAllUsesWith(old, replacement);

@@ -57,9 +57,8 @@ void FusionPlan::demoteRecomputable(unsigned group) {
     bool isReadInside = llvm::any_of(op->getUsers(), [&](Operation *user) {
       return user->getNumResults() != 0 && groupOf(user->getResult(0)) == group;
     });
-    bool isKept = llvm::all_of(generic.getDpsInputs(), [&](Value input) {
-      return groupOf(input) != group || isReadOutside(input, op);
-    });
+    bool isKept = llvm::all_of(generic.getDpsInputs(),
+                               [&](Value input) { return groupOf(input) != group || isReadOutside(input, op); });
     if (isReadInside || !isKept || !mayBeLazy(generic))
       continue;
     llvm::erase(groups[group].ops, op);
@@ -135,8 +134,7 @@ std::optional<unsigned> FusionPlan::findEpilogue(GenericOp op, const llvm::SetVe
     if (!group || !op.getMatchingIndexingMap(input).isIdentity() ||
         shapeOf(op.getResult(0)) != ArrayRef<int64_t>(groups[*group].shape))
       continue;
-    bool isCyclic =
-        llvm::any_of(reads, [&](unsigned other) { return other != *group && dependsOn(other, *group); });
+    bool isCyclic = llvm::any_of(reads, [&](unsigned other) { return other != *group && dependsOn(other, *group); });
     if (!isCyclic && (!best || dependsOn(*group, *best)))
       best = group;
   }

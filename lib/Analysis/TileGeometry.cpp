@@ -44,12 +44,13 @@ static std::optional<unsigned> contiguousDim(Value tensor) {
   auto generic = tensor.getDefiningOp<linalg::GenericOp>();
   if (!generic)
     return rank - 1;
-  AffineMap result = generic.getMatchingIndexingMap(generic.getDpsInitOperand(cast<OpResult>(tensor).getResultNumber()));
+  AffineMap result =
+      generic.getMatchingIndexingMap(generic.getDpsInitOperand(cast<OpResult>(tensor).getResultNumber()));
   OpOperand *heaviest = nullptr;
   for (OpOperand *input : generic.getDpsInputOperands()) {
     auto type = dyn_cast<RankedTensorType>(input->get().getType());
-    if (type && (!heaviest ||
-                 type.getNumElements() > cast<RankedTensorType>(heaviest->get().getType()).getNumElements()))
+    if (type &&
+        (!heaviest || type.getNumElements() > cast<RankedTensorType>(heaviest->get().getType()).getNumElements()))
       heaviest = input;
   }
   std::optional<unsigned> dim = heaviest ? contiguousDim(heaviest->get()) : std::nullopt;
@@ -105,7 +106,8 @@ ContractionPlan::ContractionPlan(const TileGeometry &geometry) : ContractionGeom
     Type element = onMatrixUnit ? aType : Type(Float32Type::get(op.getContext()));
     // 16 bytes more per row put the rows that a warp reads together into different banks.
     int64_t padding = 128 / element.getIntOrFloatBitWidth();
-    return SharedTile{outer, inner, tileSizes[outer], tileSizes[inner], tileSizes[inner] + padding, element, byteOffset};
+    return SharedTile{outer,   inner,     tileSizes[outer], tileSizes[inner], tileSizes[inner] + padding,
+                      element, byteOffset};
   };
   a = place(aOperand, mLoop, 0);
   b = place(bOperand, nLoop, llvm::alignTo(a.bytes(), 16));

@@ -19,7 +19,5 @@ void tk_register_dialect(void *registry) {
 }
 
 /// Registers the passes and the named pipelines of this project, once in a process.
-void tk_register_passes() {
-  [[maybe_unused]] static bool once = (megakernel::registerOwnPasses(), true);
-}
+void tk_register_passes() { [[maybe_unused]] static bool once = (megakernel::registerOwnPasses(), true); }
 }

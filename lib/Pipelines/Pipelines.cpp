@@ -77,8 +77,7 @@ namespace {
 struct ScheduleOptions : PassPipelineOptions<ScheduleOptions> {
   PassOptions::Option<std::string> target{*this, "target", llvm::cl::desc("cpu, sm_80 or sm_90a"),
                                           llvm::cl::init("sm_90a")};
-  PassOptions::Option<int64_t> grid{*this, "grid", llvm::cl::desc("CTAs of the kernel; 0: chosen"),
-                                    llvm::cl::init(0)};
+  PassOptions::Option<int64_t> grid{*this, "grid", llvm::cl::desc("CTAs of the kernel; 0: chosen"), llvm::cl::init(0)};
 };
 } // namespace
 

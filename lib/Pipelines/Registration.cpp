@@ -3,11 +3,11 @@
 #include "lib/Pipelines/Registration.h"
 
 #include "dialects/Megakernel/MegakernelDialect.h"
-#include "lib/Pipelines/Pipelines.h"
-#include "lib/Pipelines/Upstream.h"
 #include "lib/Conversion/CPUEntry/CPUEntry.h"
 #include "lib/Conversion/MegakernelToCPU/MegakernelToCPU.h"
 #include "lib/Conversion/MegakernelToGPU/MegakernelToGPU.h"
+#include "lib/Pipelines/Pipelines.h"
+#include "lib/Pipelines/Upstream.h"
 #include "lib/Transforms/CheckSchedule/CheckSchedule.h"
 #include "lib/Transforms/CommitState/CommitState.h"
 #include "lib/Transforms/EmbedManifest/EmbedManifest.h"

@@ -30,8 +30,7 @@
 
 extern "C" {
 typedef void (*tk_barrier_fn)(void *context);
-typedef void (*tk_kernel_fn)(void **params, int64_t worker, int64_t numWorkers,
-                             void *context, tk_barrier_fn barrier);
+typedef void (*tk_kernel_fn)(void **params, int64_t worker, int64_t numWorkers, void *context, tk_barrier_fn barrier);
 }
 
 namespace {
@@ -49,13 +48,9 @@ constexpr size_t kCacheLine = 64;
 using Word = std::atomic<uint32_t>;
 static_assert(sizeof(Word) == sizeof(uint32_t), "a futex word is 32 bits");
 
-void futexWait(Word &word, uint32_t seen) {
-  syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, seen, nullptr, nullptr, 0);
-}
+void futexWait(Word &word, uint32_t seen) { syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, seen, nullptr, nullptr, 0); }
 
-void futexWake(Word &word, int count) {
-  syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, count, nullptr, nullptr, 0);
-}
+void futexWake(Word &word, int count) { syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, count, nullptr, nullptr, 0); }
 
 void pauseCPU() {
 #if defined(__x86_64__)
@@ -74,8 +69,7 @@ int64_t now() {
 /// Spins while `waiting()` holds, for `kSpinNanoseconds` or, where threads
 /// outnumber the CPUs and spinning only delays whom we wait for, not at all.
 /// Returns whether the wait is over.
-template <typename Waiting>
-bool spin(bool oversubscribed, Waiting waiting) {
+template <typename Waiting> bool spin(bool oversubscribed, Waiting waiting) {
   if (!waiting())
     return true;
   if (oversubscribed)
@@ -104,9 +98,7 @@ struct alignas(kCacheLine) Signal {
   Word sleepers{0};
 
   void waitWhile(uint32_t seen, bool oversubscribed) {
-    auto waiting = [&] {
-      return value.load(std::memory_order_acquire) == seen;
-    };
+    auto waiting = [&] { return value.load(std::memory_order_acquire) == seen; };
     if (spin(oversubscribed, waiting))
       return;
     // Sequentially consistent on both sides: either the waker sees the sleeper,
@@ -148,9 +140,7 @@ struct Barrier {
   }
 };
 
-extern "C" void barrierEntry(void *context) {
-  static_cast<Barrier *>(context)->arriveAndWait();
-}
+extern "C" void barrierEntry(void *context) { static_cast<Barrier *>(context)->arriveAndWait(); }
 
 /// Kernels run with the default floating-point control word whatever the
 /// calling thread has set, so that results do not depend on who computed a
@@ -189,8 +179,7 @@ public:
     if (int error = startWorkers(next.numWorkers - 1))
       return error;
     if (launch.numWorkers != next.numWorkers)
-      oversubscribed.store(next.numWorkers > availableCPUs(),
-                           std::memory_order_relaxed);
+      oversubscribed.store(next.numWorkers > availableCPUs(), std::memory_order_relaxed);
     launch = next;
     barrier.members = next.numWorkers;
     barrier.oversubscribed = oversubscribed.load(std::memory_order_relaxed);
@@ -213,16 +202,14 @@ private:
 
   void work(int64_t index) {
     DefaultFloatingPoint guard;
-    launch.kernel(launch.params, index, launch.numWorkers, &barrier,
-                  barrierEntry);
+    launch.kernel(launch.params, index, launch.numWorkers, &barrier, barrierEntry);
   }
 
   static void *workerMain(void *argument) {
     Worker &self = *static_cast<Worker *>(argument);
     Pool &pool = *self.pool;
     for (uint32_t seen = 0;; ++seen) {
-      self.ticket.waitWhile(
-          seen, pool.oversubscribed.load(std::memory_order_relaxed));
+      self.ticket.waitWhile(seen, pool.oversubscribed.load(std::memory_order_relaxed));
       pool.work(self.index);
       if (pool.running.fetch_sub(1, std::memory_order_acq_rel) == 1)
         pool.done.advance();
@@ -290,16 +277,15 @@ Pool *pool() {
 /// the old pool alone and builds its own at its first launch.
 void forgetPool() { current.store(nullptr, std::memory_order_release); }
 
-[[maybe_unused]] const int forkHandler =
-    pthread_atfork(nullptr, nullptr, forgetPool);
+[[maybe_unused]] const int forkHandler = pthread_atfork(nullptr, nullptr, forgetPool);
 
 } // namespace
 
 /// Runs `kernel` on `numWorkers` threads at once and returns when all are done:
 /// 0, or an errno value (EINVAL: numWorkers is not in 1..1024; EAGAIN: the
 /// system gives no more threads; ENOMEM), in which case nothing ran.
-extern "C" __attribute__((visibility("default"))) int
-tk_cpu_run(tk_kernel_fn kernel, void **params, int64_t numWorkers) {
+extern "C" __attribute__((visibility("default"))) int tk_cpu_run(tk_kernel_fn kernel, void **params,
+                                                                 int64_t numWorkers) {
   if (!kernel || numWorkers < 1 || numWorkers > kMaxWorkers)
     return EINVAL;
   Pool *mine = pool();
@@ -307,6 +293,4 @@ tk_cpu_run(tk_kernel_fn kernel, void **params, int64_t numWorkers) {
 }
 
 /// The version of this interface, which the Python side checks.
-extern "C" __attribute__((visibility("default"))) int tk_cpu_version() {
-  return 1;
-}
+extern "C" __attribute__((visibility("default"))) int tk_cpu_version() { return 1; }

@@ -51,8 +51,7 @@ std::string trainkernel::verifyArena(llvm::ArrayRef<ArenaBuffer> buffers, const 
   if (plan.offsets.size() != buffers.size())
     return "the plan has another number of buffers than the problem";
   for (size_t i = 0; i < buffers.size(); ++i) {
-    if (plan.offsets[i] < 0 || plan.offsets[i] % arenaAlignment != 0 ||
-        plan.offsets[i] + buffers[i].bytes > plan.bytes)
+    if (plan.offsets[i] < 0 || plan.offsets[i] % arenaAlignment != 0 || plan.offsets[i] + buffers[i].bytes > plan.bytes)
       return "buffer " + std::to_string(i) + " lies outside of the arena or is not aligned";
     for (size_t j = 0; j < i; ++j)
       if (liveTogether(buffers[i], buffers[j]) && plan.offsets[i] < plan.offsets[j] + buffers[j].bytes &&

@@ -53,7 +53,7 @@ std::string trainkernel::verifyPhases(const PhaseProblem &problem, llvm::ArrayRe
     return "the schedule has another number of nodes than the problem";
   for (auto [before, after] : problem.dependences)
     if (phases[after] <= phases[before])
-      return "node " + std::to_string(after) + " runs in phase " + std::to_string(phases[after]) +
-             ", not after node " + std::to_string(before) + " in phase " + std::to_string(phases[before]);
+      return "node " + std::to_string(after) + " runs in phase " + std::to_string(phases[after]) + ", not after node " +
+             std::to_string(before) + " in phase " + std::to_string(phases[before]);
   return "";
 }

@@ -19,8 +19,8 @@ static LogicalResult translateToPTX(Operation *op, raw_ostream &output) {
     return module.emitError() << "holds " << gpuModules.size() << " GPU modules, expected one";
   gpu::GPUModuleOp gpuModule = gpuModules.front();
   ArrayAttr targets = gpuModule.getTargetsAttr();
-  auto target = targets && targets.size() == 1 ? dyn_cast<gpu::TargetAttrInterface>(targets[0])
-                                               : gpu::TargetAttrInterface();
+  auto target =
+      targets && targets.size() == 1 ? dyn_cast<gpu::TargetAttrInterface>(targets[0]) : gpu::TargetAttrInterface();
   if (!target)
     return gpuModule.emitError("has not one target, expected 'nvvm-attach-target' to have run once");
   gpu::TargetOptions options({}, {}, {}, {}, gpu::CompilationTarget::Assembly);

@@ -20,8 +20,8 @@ static void emitEntry(LLVM::LLVMFuncOp worker, StringAttr name) {
   Location loc = worker.getLoc();
   auto pointer = LLVM::LLVMPointerType::get(builder.getContext());
   Type i64 = builder.getI64Type();
-  auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(builder.getContext()),
-                                          {pointer, i64, i64, pointer, pointer});
+  auto type =
+      LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(builder.getContext()), {pointer, i64, i64, pointer, pointer});
   auto entry = LLVM::LLVMFuncOp::create(builder, loc, name, type);
   Block *block = entry.addEntryBlock(builder);
   builder.setInsertionPointToStart(block);

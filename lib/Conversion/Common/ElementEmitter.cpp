@@ -146,8 +146,8 @@ Value ElementEmitter::emitBody(GenericOp op, ArrayRef<LaneIndex> loops, Value ac
         SmallVector<Value> perLane;
         for (int64_t lane = 0; lane < lanes; ++lane)
           perLane.push_back(math.add(loop.base, lane * loop.stride));
-        value = vector::FromElementsOp::create(builder, inner.getLoc(),
-                                               VectorType::get(lanes, builder.getIndexType()), perLane);
+        value = vector::FromElementsOp::create(builder, inner.getLoc(), VectorType::get(lanes, builder.getIndexType()),
+                                               perLane);
       }
       mapping.map(index.getResult(), value);
       continue;

@@ -80,8 +80,7 @@ static std::optional<LaneIndex> evaluateBinary(const IndexMath &math, AffineBina
   }
 }
 
-std::optional<LaneIndex> mlir::megakernel::evaluate(const IndexMath &math, AffineExpr expr,
-                                                    ArrayRef<LaneIndex> dims) {
+std::optional<LaneIndex> mlir::megakernel::evaluate(const IndexMath &math, AffineExpr expr, ArrayRef<LaneIndex> dims) {
   if (auto dim = dyn_cast<AffineDimExpr>(expr))
     return dims[dim.getPosition()];
   if (auto constant = dyn_cast<AffineConstantExpr>(expr)) {

@@ -19,8 +19,7 @@ namespace {
 /// Scratch layout of a tile: a as rows of k, b as rows of n, the sums as rows of n. Rows and columns are rounded up to
 /// whole register blocks; what is computed there in excess is never read.
 struct ScratchLayout {
-  ScratchLayout(int64_t m, int64_t n, int64_t k)
-      : m(llvm::alignTo(m, 8)), n(llvm::alignTo(n, 32)), k(k) {}
+  ScratchLayout(int64_t m, int64_t n, int64_t k) : m(llvm::alignTo(m, 8)), n(llvm::alignTo(n, 32)), k(k) {}
   int64_t bOffset() const { return llvm::alignTo(m * k * 4, 64); }
   int64_t sumOffset() const { return llvm::alignTo(bOffset() + k * n * 4, 64); }
   int64_t bytes() const { return sumOffset() + m * n * 4; }
@@ -31,8 +30,8 @@ class ContractionEmitter {
 public:
   ContractionEmitter(const WorkerContext &context, TileDomain &domain)
       : context(context), domain(domain), op(domain.region.reduction), builder(context.builder), loc(op.getLoc()),
-        math(builder, loc), loops(domain), layout(loops.sizeOf(loops.mLoop), loops.sizeOf(loops.nLoop),
-                                                  loops.sizeOf(loops.kLoop)) {
+        math(builder, loc), loops(domain),
+        layout(loops.sizeOf(loops.mLoop), loops.sizeOf(loops.nLoop), loops.sizeOf(loops.kLoop)) {
     // Two vectors of columns; as many rows as leave registers for operands (16 with 256 bits, 32 with 512).
     blockRows = context.lanes >= 16 ? 8 : 4;
     blockVectors = 2;
@@ -59,7 +58,8 @@ private:
       SmallVector<Value> at = math.delinearize(chunk, loops.chunkCounts);
       for (auto [loop, coordinate] : llvm::zip(domain.region.reductionLoops, at))
         base[loop] = {math.mul(coordinate, loops.sizeOf(loop)), 0, loops.sizeOf(loop)};
-      if (failed(pack(loops.aOperand, aMemory, loops.mLoop, loops.kLoop, base)) || failed(pack(loops.bOperand, bMemory, loops.kLoop, loops.nLoop, base)))
+      if (failed(pack(loops.aOperand, aMemory, loops.mLoop, loops.kLoop, base)) ||
+          failed(pack(loops.bOperand, bMemory, loops.kLoop, loops.nLoop, base)))
         return failure();
       LoopRange depth = clip(loops.kLoop, base);
       return multiplyBlocks(chunk, depth);
@@ -89,8 +89,8 @@ private:
         if (!value)
           return failure();
         LaneIndex outerIndex{o, 0, 1}, innerIndex{i, stride, lanes};
-        SmallVector<LaneIndex> target = alongRows ? SmallVector<LaneIndex>{innerIndex, outerIndex}
-                                                  : SmallVector<LaneIndex>{outerIndex, innerIndex};
+        SmallVector<LaneIndex> target =
+            alongRows ? SmallVector<LaneIndex>{innerIndex, outerIndex} : SmallVector<LaneIndex>{outerIndex, innerIndex};
         emitter.store(loc, widen(value), memory, target);
         return success();
       });
@@ -108,10 +108,12 @@ private:
 
   LogicalResult multiplyBlocks(Value chunk, LoopRange depth) {
     int64_t columns = blockVectors * context.lanes;
-    auto rowLoop = scf::ForOp::create(builder, loc, math.constant(0), math.constant(layout.m), math.constant(blockRows));
+    auto rowLoop =
+        scf::ForOp::create(builder, loc, math.constant(0), math.constant(layout.m), math.constant(blockRows));
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointToStart(rowLoop.getBody());
-    auto columnLoop = scf::ForOp::create(builder, loc, math.constant(0), math.constant(layout.n), math.constant(columns));
+    auto columnLoop =
+        scf::ForOp::create(builder, loc, math.constant(0), math.constant(layout.n), math.constant(columns));
     builder.setInsertionPointToStart(columnLoop.getBody());
     multiplyBlock(chunk, depth, rowLoop.getInductionVar(), columnLoop.getInductionVar());
     return success();

@@ -60,8 +60,8 @@ void KernelLowering::createFunction() {
     types.push_back(typeInMemory(cast<MemRefType>(type)));
   types.push_back(MemRefType::get(workspaceBytes(), builder.getI8Type()));
   types.append({builder.getIndexType(), builder.getIndexType(), pointer, pointer});
-  auto function = func::FuncOp::create(builder, loc, (kernel.getSymName() + "_worker").str(),
-                                       builder.getFunctionType(types, {}));
+  auto function =
+      func::FuncOp::create(builder, loc, (kernel.getSymName() + "_worker").str(), builder.getFunctionType(types, {}));
   function->setAttr("megakernel.entry", kernel.getSymNameAttr());
   Block *entry = function.addEntryBlock();
   builder.setInsertionPointToStart(entry);
@@ -79,8 +79,9 @@ LogicalResult KernelLowering::lower(Operation &op) {
     if (!buffer.getOffset())
       return buffer.emitError("buffer has no offset, expected 'tk-plan-buffers' to have run");
     Value offset = context->math(loc).constant(*buffer.getOffset());
-    buffers.map(buffer.getResult(), memref::ViewOp::create(builder, loc, typeInMemory(buffer.getType()), context->workspace, offset,
-                                                           ValueRange()).getResult());
+    buffers.map(buffer.getResult(), memref::ViewOp::create(builder, loc, typeInMemory(buffer.getType()),
+                                                           context->workspace, offset, ValueRange())
+                                        .getResult());
     return success();
   }
   if (isa<BarrierOp>(op)) {
@@ -116,8 +117,7 @@ LogicalResult KernelLowering::lowerTile(TileOp tile) {
 }
 
 namespace {
-struct ConvertMegakernelToCPUPass
-    : public megakernel::impl::ConvertMegakernelToCPUBase<ConvertMegakernelToCPUPass> {
+struct ConvertMegakernelToCPUPass : public megakernel::impl::ConvertMegakernelToCPUBase<ConvertMegakernelToCPUPass> {
   using ConvertMegakernelToCPUBase::ConvertMegakernelToCPUBase;
 
   void runOnOperation() override {

@@ -51,8 +51,8 @@ static void emitGridBarrier(const CtaContext &context, Location loc) {
       return arith::ConstantOp::create(builder, loc, builder.getI32IntegerAttr(static_cast<int32_t>(value)));
     };
     Value isCta0 = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, context.cta, zero);
-    Value amount = arith::SelectOp::create(builder, loc, isCta0, constant((int64_t(1) << 31) - (context.grid - 1)),
-                                           constant(1));
+    Value amount =
+        arith::SelectOp::create(builder, loc, isCta0, constant((int64_t(1) << 31) - (context.grid - 1)), constant(1));
     LLVM::InlineAsmOp::create(builder, loc, TypeRange(), ValueRange{pointer, amount}, gridBarrier, "l,r,~{memory}",
                               /*has_side_effects=*/true, /*is_align_stack=*/false,
                               LLVM::tailcallkind::TailCallKind::None,

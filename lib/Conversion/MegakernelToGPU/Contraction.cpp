@@ -14,8 +14,8 @@ class ContractionEmitter {
 public:
   ContractionEmitter(const CtaContext &context, TileDomain &domain)
       : context(context), domain(domain), plan(domain), builder(context.builder), loc(plan.op->getLoc()),
-        math(builder, loc),
-        unit(plan.onMatrixUnit ? createMatrixUnit(context, plan) : createThreadFma(context, plan)) {}
+        math(builder, loc), unit(plan.onMatrixUnit ? createMatrixUnit(context, plan) : createThreadFma(context, plan)) {
+  }
 
   LogicalResult run() {
     std::string fault = unit->check();
@@ -35,8 +35,8 @@ private:
   FailureOr<SmallVector<Value>> multiplyChunks(ArrayRef<LaneIndex> origin) {
     if (plan.numChunks == 1)
       return multiplyChunk(origin, math.constant(0), initial);
-    auto loop = scf::ForOp::create(builder, loc, math.constant(0), math.constant(plan.numChunks), math.constant(1),
-                                   initial);
+    auto loop =
+        scf::ForOp::create(builder, loc, math.constant(0), math.constant(plan.numChunks), math.constant(1), initial);
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointToStart(loop.getBody());
     FailureOr<SmallVector<Value>> next = multiplyChunk(origin, loop.getInductionVar(), loop.getRegionIterArgs());

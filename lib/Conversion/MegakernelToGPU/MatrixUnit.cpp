@@ -167,8 +167,8 @@ private:
     int64_t depth = plan.sizeOf(plan.kLoop);
     if (depth <= 2 * unrolled || depth % unrolled != 0)
       return multiplySteps(aTile, bTile, math.constant(0), depth, accumulators);
-    auto loop = scf::ForOp::create(builder, loc, math.constant(0), math.constant(depth), math.constant(unrolled),
-                                   accumulators);
+    auto loop =
+        scf::ForOp::create(builder, loc, math.constant(0), math.constant(depth), math.constant(unrolled), accumulators);
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointToStart(loop.getBody());
     scf::YieldOp::create(builder, loc,

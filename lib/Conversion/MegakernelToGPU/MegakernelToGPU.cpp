@@ -95,8 +95,9 @@ LogicalResult KernelLowering::lower(Operation &op) {
     if (!buffer.getOffset())
       return buffer.emitError("buffer has no offset, expected 'tk-plan-buffers' to have run");
     Value offset = context->math(loc).constant(barrierStateBytes + *buffer.getOffset());
-    buffers.map(buffer.getResult(), memref::ViewOp::create(builder, loc, typeInMemory(buffer.getType()), context->workspace, offset,
-                                                           ValueRange()).getResult());
+    buffers.map(buffer.getResult(), memref::ViewOp::create(builder, loc, typeInMemory(buffer.getType()),
+                                                           context->workspace, offset, ValueRange())
+                                        .getResult());
     return success();
   }
   if (auto barrier = dyn_cast<BarrierOp>(op)) {
@@ -132,8 +133,7 @@ LogicalResult KernelLowering::lowerTile(TileOp tile) {
 }
 
 namespace {
-struct ConvertMegakernelToGPUPass
-    : public megakernel::impl::ConvertMegakernelToGPUBase<ConvertMegakernelToGPUPass> {
+struct ConvertMegakernelToGPUPass : public megakernel::impl::ConvertMegakernelToGPUBase<ConvertMegakernelToGPUPass> {
   void runOnOperation() override {
     getOperation()->setAttr(gpu::GPUDialect::getContainerModuleAttrName(), UnitAttr::get(&getContext()));
     for (auto kernel : llvm::make_early_inc_range(getOperation().getOps<KernelOp>()))

@@ -56,8 +56,9 @@ void ReductionEmitter::splitThreads() {
   for (int64_t size : domain.sizes)
     outputsPerTile *= size;
   int64_t slots = llvm::PowerOf2Ceil(outputsPerTile);
-  bool reducesContiguous = op.getNumDpsInputs() == 0 || llvm::is_contained(domain.region.reductionLoops,
-                                                                         contiguousLoop(op, op.getDpsInputOperand(0)));
+  bool reducesContiguous =
+      op.getNumDpsInputs() == 0 ||
+      llvm::is_contained(domain.region.reductionLoops, contiguousLoop(op, op.getDpsInputOperand(0)));
   if (reducesContiguous && op.getNumDpsInputs() > 0 && !domain.region.reductionShape.empty()) {
     Type element = getElementTypeOrSelf(op.getDpsInputs()[0].getType());
     int64_t bytes = std::max<int64_t>(1, element.getIntOrFloatBitWidth() / 8);
@@ -195,8 +196,8 @@ LogicalResult ReductionEmitter::run() {
     Value isOwner = math.both(isFirst, math.less(output, outputsPerTile));
     for (auto [dim, start] : llvm::enumerate(origin))
       if (domain.isPartial(dim))
-        isOwner = math.both(isOwner, math.less(math.add(start.base, math.delinearize(output, domain.sizes)[dim]),
-                                               domain.shape()[dim]));
+        isOwner = math.both(
+            isOwner, math.less(math.add(start.base, math.delinearize(output, domain.sizes)[dim]), domain.shape()[dim]));
     return context.when(loc, isOwner, [&] { return finish(outputs, totals); });
   });
 }

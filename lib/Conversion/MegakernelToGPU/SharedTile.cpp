@@ -87,8 +87,8 @@ private:
   void store(Value value, Value other, Value read) {
     LaneIndex readIndex{read, lanes > 1 ? 1 : 0, lanes}, otherIndex{other, 0, 1};
     bool sameOrder = readLoop == tile.innerLoop;
-    SmallVector<LaneIndex> indices = sameOrder ? SmallVector<LaneIndex>{otherIndex, readIndex}
-                                               : SmallVector<LaneIndex>{readIndex, otherIndex};
+    SmallVector<LaneIndex> indices =
+        sameOrder ? SmallVector<LaneIndex>{otherIndex, readIndex} : SmallVector<LaneIndex>{readIndex, otherIndex};
     ElementEmitter(builder, domain.tile, lanes).store(loc, value, memory, indices);
   }
 

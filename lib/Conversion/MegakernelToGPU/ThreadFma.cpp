@@ -84,8 +84,9 @@ private:
   Value loadRow(Value tile, Value k, Value start, int64_t count) {
     auto type = VectorType::get(count, builder.getF32Type());
     // Rows are padded to 16 bytes and a thread starts at a multiple of `count` elements.
-    return vector::LoadOp::create(builder, loc, type, tile, ValueRange{k, start}, /*nontemporal=*/false,
-                                  llvm::MaybeAlign(std::min<int64_t>(16, llvm::bit_floor<uint64_t>(count & -count) * 4)));
+    return vector::LoadOp::create(
+        builder, loc, type, tile, ValueRange{k, start}, /*nontemporal=*/false,
+        llvm::MaybeAlign(std::min<int64_t>(16, llvm::bit_floor<uint64_t>(count & -count) * 4)));
   }
 
   const CtaContext &context;

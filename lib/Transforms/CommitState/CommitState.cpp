@@ -96,8 +96,8 @@ private:
     };
     int64_t rank = cast<MemRefType>(buffer.getType()).getRank();
     if (rank > 1 || type.getRank() == 0)
-      buffer = memref::CollapseShapeOp::create(
-          builder, loc, buffer, type.getRank() == 0 ? SmallVector<ReassociationIndices>() : all(rank));
+      buffer = memref::CollapseShapeOp::create(builder, loc, buffer,
+                                               type.getRank() == 0 ? SmallVector<ReassociationIndices>() : all(rank));
     if (buffer.getType() == type)
       return buffer;
     bool fromScalar = cast<MemRefType>(buffer.getType()).getRank() == 0;
@@ -109,9 +109,8 @@ private:
   void stage(CommitOp commit) {
     Value source = rootOfBuffer(commit.getSource()), old = oldStateOf(commit);
     unsigned first = 0;
-    for (auto [number, tile] : findTiles([&](TileOp tile) {
-           return uses(tile.getInputs(), old) || uses(tile.getOutputs(), source);
-         }))
+    for (auto [number, tile] :
+         findTiles([&](TileOp tile) { return uses(tile.getInputs(), old) || uses(tile.getOutputs(), source); }))
       first = std::max(first, number + 1);
     if (first == phases.size()) {
       OpBuilder builder(kernel.getBody().front().getTerminator());

@@ -33,8 +33,8 @@ struct EmbedManifestPass : public megakernel::impl::TkEmbedManifestBase<EmbedMan
   static void addBytes(OpBuilder &builder, StringRef name, const std::string &bytes, bool onGpu) {
     auto type = LLVM::LLVMArrayType::get(builder.getI8Type(), bytes.size());
     // Address space 1 is global memory on the GPU.
-    LLVM::GlobalOp::create(builder, builder.getUnknownLoc(), type, /*isConstant=*/false, LLVM::Linkage::External,
-                           name, builder.getStringAttr(bytes), /*alignment=*/1, /*addrSpace=*/onGpu ? 1 : 0);
+    LLVM::GlobalOp::create(builder, builder.getUnknownLoc(), type, /*isConstant=*/false, LLVM::Linkage::External, name,
+                           builder.getStringAttr(bytes), /*alignment=*/1, /*addrSpace=*/onGpu ? 1 : 0);
   }
 };
 } // namespace

@@ -17,8 +17,8 @@ using namespace mlir;
 using namespace mlir::megakernel;
 
 static bool isSupported(Operation &op) {
-  return isa<linalg::GenericOp, tensor::EmptyOp, tensor::ExpandShapeOp, tensor::CollapseShapeOp,
-             tensor::ExtractSliceOp, ReturnOp>(op) ||
+  return isa<linalg::GenericOp, tensor::EmptyOp, tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::ExtractSliceOp,
+             ReturnOp>(op) ||
          op.hasTrait<OpTrait::ConstantLike>();
 }
 
@@ -27,8 +27,7 @@ namespace {
 class GroupBuilder {
 public:
   /// `index` is the group that is built, or nothing for an op that belongs to none.
-  GroupBuilder(OpBuilder &builder, const FusionPlan &plan, std::optional<unsigned> index,
-               const IRMapping &materialized)
+  GroupBuilder(OpBuilder &builder, const FusionPlan &plan, std::optional<unsigned> index, const IRMapping &materialized)
       : builder(builder), plan(plan), index(index), materialized(materialized) {}
 
   /// Values of the group that are read from outside of it.
@@ -47,7 +46,8 @@ public:
     SmallVector<Location> locations;
     for (Operation *op : ops)
       locations.push_back(op->getLoc());
-    auto fused = FusedOp::create(builder, builder.getFusedLoc(locations), TypeRange(ValueRange(escaping)), ValueRange());
+    auto fused =
+        FusedOp::create(builder, builder.getFusedLoc(locations), TypeRange(ValueRange(escaping)), ValueRange());
     body = &fused.getBody().emplaceBlock();
     fusedOp = fused;
     OpBuilder::InsertionGuard guard(builder);
@@ -105,7 +105,8 @@ struct InlinePointwisePass : public megakernel::impl::TkInlinePointwiseBase<Inli
     Block &block = step.getBody().front();
     for (Operation &op : block)
       if (!isSupported(op)) {
-        op.emitError() << "'" << op.getName() << "' is not supported in a training step, expected structured "
+        op.emitError() << "'" << op.getName()
+                       << "' is not supported in a training step, expected structured "
                           "linalg on tensors";
         return signalPassFailure();
       }

@@ -22,9 +22,7 @@ static Scope joinAll(KernelOp kernel) {
 
 static bool conflicts(ArrayRef<Access> pending, ArrayRef<Access> next) {
   return llvm::any_of(pending, [&](const Access &a) {
-    return llvm::any_of(next, [&](const Access &b) {
-      return (a.isWrite || b.isWrite) && a.range.overlaps(b.range);
-    });
+    return llvm::any_of(next, [&](const Access &b) { return (a.isWrite || b.isWrite) && a.range.overlaps(b.range); });
   });
 }
 

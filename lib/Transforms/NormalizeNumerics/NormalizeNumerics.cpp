@@ -36,7 +36,7 @@ static Value mapElements(PatternRewriter &rewriter, Location loc, Value source, 
 }
 
 namespace {
-// Sum in f32, round once. A body that is more than one addition is left alone: then the rounding is the user's.
+// Accumulate in f32, round once. A body that is more than one op is left alone: then the rounding is the user's.
 struct WidenAccumulator : OpRewritePattern<GenericOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -46,8 +46,12 @@ struct WidenAccumulator : OpRewritePattern<GenericOp> {
     auto type = cast<RankedTensorType>(op.getResult(0).getType());
     Type narrow = type.getElementType();
     Block &body = op.getRegion().front();
-    auto add = body.getTerminator()->getOperand(0).getDefiningOp<arith::AddFOp>();
-    if (!isNarrowFloat(narrow) || !add || body.getOperations().size() != 2)
+    Operation *combiner = body.getTerminator()->getOperand(0).getDefiningOp();
+    if (!isNarrowFloat(narrow) || body.getOperations().size() != 2 ||
+        !isa_and_nonnull<arith::AddFOp, arith::MulFOp, arith::MaximumFOp, arith::MinimumFOp, arith::MaxNumFOp,
+                         arith::MinNumFOp>(combiner) ||
+        !llvm::is_contained(combiner->getOperands(), body.getArgument(0)) ||
+        !llvm::is_contained(combiner->getOperands(), body.getArgument(1)))
       return failure();
     Location loc = op.getLoc();
     Type wide = rewriter.getF32Type();
@@ -58,8 +62,9 @@ struct WidenAccumulator : OpRewritePattern<GenericOp> {
     auto sum = GenericOp::create(rewriter, loc, init.getType(), op.getDpsInputs(), init, op.getIndexingMapsArray(),
                                  op.getIteratorTypesArray(), [&](OpBuilder &builder, Location nested, ValueRange args) {
                                    Value element = extend(builder, args[0]);
-                                   Value next = arith::AddFOp::create(builder, nested, element, args[1]);
-                                   linalg::YieldOp::create(builder, nested, next);
+                                   OperationState state(nested, combiner->getName(), {element, args[1]}, wide);
+                                   state.propertiesAttr = combiner->getPropertiesAsAttribute();
+                                   linalg::YieldOp::create(builder, nested, builder.create(state)->getResults());
                                  });
     Value rounded = mapElements(rewriter, loc, sum.getResult(0), narrow, [&](OpBuilder &builder, Value value) {
       return arith::TruncFOp::create(builder, loc, narrow, value);
@@ -163,25 +168,25 @@ struct DropUnusedReductionResults : OpRewritePattern<GenericOp> {
         return failure();
       }
     }
-    auto narrowed = GenericOp::create(
-        rewriter, op.getLoc(), TypeRange(ValueRange(inits)), op.getDpsInputs(), inits, maps, op.getIteratorTypesArray(),
-        [&](OpBuilder &builder, Location loc, ValueRange args) {
-          IRMapping mapping;
-          unsigned next = 0;
-          for (BlockArgument argument : body.getArguments()) {
-            unsigned number = argument.getArgNumber();
-            bool isInput = number < op.getNumDpsInputs();
-            if (isInput || llvm::is_contained(kept, number - op.getNumDpsInputs()))
-              mapping.map(argument, args[next++]);
-          }
-          for (Operation &inner : body.without_terminator())
-            if (needed.contains(&inner))
-              builder.clone(inner, mapping);
-          SmallVector<Value> yielded;
-          for (unsigned index : kept)
-            yielded.push_back(mapping.lookupOrDefault(body.getTerminator()->getOperand(index)));
-          linalg::YieldOp::create(builder, loc, yielded);
-        });
+    auto narrowed =
+        GenericOp::create(rewriter, op.getLoc(), TypeRange(ValueRange(inits)), op.getDpsInputs(), inits, maps,
+                          op.getIteratorTypesArray(), [&](OpBuilder &builder, Location loc, ValueRange args) {
+                            IRMapping mapping;
+                            unsigned next = 0;
+                            for (BlockArgument argument : body.getArguments()) {
+                              unsigned number = argument.getArgNumber();
+                              bool isInput = number < op.getNumDpsInputs();
+                              if (isInput || llvm::is_contained(kept, number - op.getNumDpsInputs()))
+                                mapping.map(argument, args[next++]);
+                            }
+                            for (Operation &inner : body.without_terminator())
+                              if (needed.contains(&inner))
+                                builder.clone(inner, mapping);
+                            SmallVector<Value> yielded;
+                            for (unsigned index : kept)
+                              yielded.push_back(mapping.lookupOrDefault(body.getTerminator()->getOperand(index)));
+                            linalg::YieldOp::create(builder, loc, yielded);
+                          });
     for (auto [index, result] : llvm::zip(kept, narrowed->getResults()))
       rewriter.replaceAllUsesWith(op->getResult(index), result);
     rewriter.eraseOp(op);

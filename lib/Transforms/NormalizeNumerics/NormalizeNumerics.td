@@ -5,7 +5,8 @@ def TkNormalizeNumerics : Pass<"tk-normalize-numerics"> {
   let description = [{
     Brings linalg on tensors to the rounding that eager PyTorch has, in a form that later passes need no rule for:
 
-    * a sum whose accumulator is bfloat16 or float16 accumulates in float32 and rounds once at the end;
+    * a sum, product, maximum or minimum whose accumulator is bfloat16 or float16 accumulates in float32 and rounds
+      once at the end;
     * a contraction of operands that were only widened from bfloat16 or float16 reads the narrow operands and
       widens inside its body, so that tensor cores can take it;
     * a Python scalar rounded in a body (`arith.truncf` of a float64 constant) becomes a float32 constant.

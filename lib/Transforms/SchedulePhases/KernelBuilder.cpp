@@ -124,8 +124,8 @@ void KernelBuilder::createKernel() {
   kernel = KernelOp::create(builder, step.getLoc(), step.getSymNameAttr(),
                             TypeAttr::get(builder.getFunctionType(types, {})), builder.getArrayAttr(attributes),
                             /*res_attrs=*/nullptr, builder.getI64IntegerAttr(plan.grid),
-                            builder.getI64IntegerAttr(plan.cluster),
-                            builder.getI64IntegerAttr(target.threads), builder.getStringAttr(target.name),
+                            builder.getI64IntegerAttr(plan.cluster), builder.getI64IntegerAttr(target.threads),
+                            builder.getStringAttr(target.name),
                             /*shared_bytes=*/nullptr, /*arena_bytes=*/nullptr);
   Block &body = kernel.getBody().emplaceBlock();
   for (auto [index, type] : llvm::enumerate(types))
@@ -224,8 +224,7 @@ void KernelBuilder::createPhases() {
 
 void KernelBuilder::createCopy(Location loc, Value source, Value destination) {
   auto type = cast<MemRefType>(source.getType());
-  auto tile = TileOp::create(builder, loc, source, destination,
-                             chooseElementTile(type.getShape(), target.threads * 4));
+  auto tile = TileOp::create(builder, loc, source, destination, chooseElementTile(type.getShape(), target.threads * 4));
   Block &body = tile.getBody().emplaceBlock();
   Value argument = body.addArgument(RankedTensorType::get(type.getShape(), type.getElementType()), loc);
   OpBuilder::InsertionGuard guard(builder);

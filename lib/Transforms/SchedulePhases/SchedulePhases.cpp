@@ -2,8 +2,8 @@
 
 #include "lib/Transforms/SchedulePhases/SchedulePhases.h"
 
-#include "lib/Transforms/SchedulePhases/KernelBuilder.h"
 #include "lib/Scheduling/TargetTable.h"
+#include "lib/Transforms/SchedulePhases/KernelBuilder.h"
 
 namespace mlir::megakernel {
 #define GEN_PASS_DEF_TKSCHEDULEPHASES
@@ -20,8 +20,7 @@ struct SchedulePhasesPass : public megakernel::impl::TkSchedulePhasesBase<Schedu
   void runOnOperation() override {
     std::optional<trainkernel::TargetFacts> facts = trainkernel::findTarget(target);
     if (!facts) {
-      getOperation().emitError() << "unknown target '" << target << "', expected one of "
-                                 << trainkernel::listTargets();
+      getOperation().emitError() << "unknown target '" << target << "', expected one of " << trainkernel::listTargets();
       return signalPassFailure();
     }
     for (auto step : llvm::make_early_inc_range(getOperation().getOps<StepOp>()))

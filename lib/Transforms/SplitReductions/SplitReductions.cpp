@@ -56,8 +56,7 @@ private:
     Value scalar = arith::ConstantOp::create(builder, loc, value);
     Value empty = tensor::EmptyOp::create(builder, loc, shape, value.getType());
     unsigned rank = shape.size();
-    SmallVector<AffineMap> maps = {AffineMap::get(rank, 0, builder.getContext()),
-                                   builder.getMultiDimIdentityMap(rank)};
+    SmallVector<AffineMap> maps = {AffineMap::get(rank, 0, builder.getContext()), builder.getMultiDimIdentityMap(rank)};
     SmallVector<utils::IteratorType> iterators(rank, utils::IteratorType::parallel);
     return GenericOp::create(builder, loc, empty.getType(), scalar, empty, maps, iterators,
                              [](OpBuilder &nested, Location nestedLoc, ValueRange args) {
@@ -92,15 +91,15 @@ private:
     SmallVector<utils::IteratorType> lastReduces(rank, utils::IteratorType::parallel);
     lastReduces.back() = utils::IteratorType::reduction;
     AffineMap all = builder.getMultiDimIdentityMap(rank);
-    auto total = GenericOp::create(builder, loc, op.getResult(0).getType(), partial.getResult(0), init->get(),
-                                   ArrayRef<AffineMap>{all, all.dropResult(rank - 1)}, lastReduces,
-                                   [&](OpBuilder &nested, Location nestedLoc, ValueRange args) {
-                                     OperationState state(nestedLoc, combiner->getName(), args,
-                                                          TypeRange{args[0].getType()});
-                                     state.propertiesAttr = combiner->getPropertiesAsAttribute();
-                                     Value next = nested.create(state)->getResult(0);
-                                     linalg::YieldOp::create(nested, nestedLoc, next);
-                                   });
+    auto total =
+        GenericOp::create(builder, loc, op.getResult(0).getType(), partial.getResult(0), init->get(),
+                          ArrayRef<AffineMap>{all, all.dropResult(rank - 1)}, lastReduces,
+                          [&](OpBuilder &nested, Location nestedLoc, ValueRange args) {
+                            OperationState state(nestedLoc, combiner->getName(), args, TypeRange{args[0].getType()});
+                            state.propertiesAttr = combiner->getPropertiesAsAttribute();
+                            Value next = nested.create(state)->getResult(0);
+                            linalg::YieldOp::create(nested, nestedLoc, next);
+                          });
     op->replaceAllUsesWith(total);
     op.erase();
   }

@@ -1,0 +1,1 @@
+"""The performance suite: training steps, the compiler's side (build) and the GPU machine's side (measure)."""

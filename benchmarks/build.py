@@ -1,0 +1,102 @@
+"""Compiles the steps of the benchmarks for a GPU, on any machine: ``python -m benchmarks.build``.
+
+The output folder gets NAME.cubin for each step and ``build.json``, which holds for each step how long each stage took,
+what the compiler decided, or why it refused the step. ``python -m benchmarks.measure`` on the GPU's machine reads it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.folder import BUILD_FILE, DEFAULT_FOLDER, read_build, write_build
+from benchmarks.limits import OverTime, time_limit
+from benchmarks.steps.common import Case
+from benchmarks.suite import select
+from trainkernel.capture import capture
+from trainkernel.compiler import compile_step
+from trainkernel.errors import InternalError, TrainKernelError
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """What to build for, and where.
+
+    Attributes:
+        folder: gets the compiled files.
+        arch: of the GPU, e.g. "sm_90a".
+        limit: seconds that one step may take.
+    """
+
+    folder: Path
+    arch: str
+    limit: float
+
+
+def build_case(case: Case, options: BuildOptions) -> dict[str, Any]:
+    """Compile one step and return its entry of ``build.json``; an error is an entry, too."""
+    seconds: dict[str, float] = {}
+    entry: dict[str, Any] = {"summary": case.summary, "seconds": seconds}
+    state, batches = case.arguments("meta")
+    start = time.perf_counter()
+    try:
+        with time_limit(options.limit):
+            captured = capture(case.step(), (state, *batches[0]))
+            seconds["capture"] = time.perf_counter() - start
+            made = compile_step(captured, target="cuda", arch=options.arch, keep_all=True)
+    except OverTime as error:
+        return entry | {"status": "internal error", "error": f"the compiler is {error}"}
+    except TrainKernelError as error:
+        status = "internal error" if isinstance(error, InternalError) else "refused"
+        return entry | {"status": status, "error": str(error)}
+    assert made.data is not None and made.report is not None
+    seconds |= made.seconds
+    path = options.folder / f"{case.name}.cubin"
+    path.write_bytes(made.data)
+    report = made.report.to_json()
+    report.pop("seconds")
+    return entry | {"status": "built", "file": path.name, "report": report}
+
+
+def _line(name: str, entry: dict[str, Any]) -> str:
+    if entry["status"] != "built":
+        return f"{name:15} {entry['status'].upper()}: {entry['error']}"
+    report, seconds = entry["report"], entry["seconds"]
+    barriers = ", ".join(f"{count} {scope}" for scope, count in report["barriers"].items()) or "none"
+    grid = "x".join(str(size) for size in report["grid"])
+    spills = f", {report['spill_bytes']} B spilled" if report["spill_bytes"] else ""
+    return (
+        f"{name:15} {sum(seconds.values()):5.2f} s ({seconds['capture']:.2f} capture), "
+        f"{len(report['phases'])} phases, barriers: {barriers}, grid {grid}{spills}"
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Build what the command line asks for; the status is 2 for a fault of the compiler, else 0."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.build", description=__doc__)
+    parser.add_argument("names", nargs="*", help="steps, or the groups suite, own, all (default: all)")
+    parser.add_argument("--output", type=Path, default=DEFAULT_FOLDER, help="folder (default: %(default)s)")
+    parser.add_argument("--arch", default="sm_90a", help="architecture of the GPU (default: %(default)s)")
+    parser.add_argument("--limit", type=float, default=120, help="seconds for one step (default: %(default)s)")
+    given = parser.parse_args(arguments)
+    cases = select(given.names)
+    options = BuildOptions(given.output, given.arch, given.limit)
+    options.folder.mkdir(parents=True, exist_ok=True)
+    # Steps that were built before and are not named now stay.
+    old = read_build(options.folder) if (options.folder / BUILD_FILE).is_file() else {}
+    entries: dict[str, Any] = old["steps"] if old.get("arch") == options.arch else {}
+    for case in cases:
+        (options.folder / f"{case.name}.cubin").unlink(missing_ok=True)
+        entries[case.name] = build_case(case, options)
+        print(_line(case.name, entries[case.name]), flush=True)
+        write_build(options.folder, options.arch, entries)
+    return 2 if any(entries[case.name]["status"] == "internal error" for case in cases) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

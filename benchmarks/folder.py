@@ -1,0 +1,34 @@
+"""The folder between the two parts of the benchmarks: compiled files and ``build.json``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+DEFAULT_FOLDER = Path("build/benchmarks")
+BUILD_FILE = "build.json"
+
+
+def read_build(folder: Path) -> dict[str, Any]:
+    """The content of ``build.json``.
+
+    Raises:
+        SystemExit: there is none.
+    """
+    path = folder / BUILD_FILE
+    if not path.is_file():
+        raise SystemExit(f"there is no {path}; run python -m benchmarks.build first")
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def write_build(folder: Path, arch: str, steps: dict[str, Any]) -> None:
+    """Write ``build.json``.
+
+    Args:
+        folder: gets it.
+        arch: what was built for.
+        steps: the entry of each step by its name.
+    """
+    (folder / BUILD_FILE).write_text(json.dumps({"arch": arch, "steps": steps}, indent=1) + "\n")

@@ -1,0 +1,1 @@
+"""The training steps of the benchmarks, by family."""

@@ -1,41 +1,86 @@
-# Everything runs in .venv, which `make` builds from pyproject.toml. Two jobs: a compile takes about 1.5 GB.
-PYTHON ?= python3
+# Everything runs in .venv, which is made on first use. `make` alone prints what there is.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+JOBS ?= $(shell nproc)
 VENV := .venv
 BIN := $(VENV)/bin
-JOBS ?= 2
-SOURCES := $(shell find dialects lib tools cmake python CMakeLists.txt pyproject.toml -type f -not -name '*.pyc')
-export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+# MLIR's wheels lie where Python packages do.
+SITE = $(shell $(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+CXX_SOURCES = $$(git ls-files --cached --others --exclude-standard 'dialects/*.cpp' 'dialects/*.h' 'lib/*.cpp' 'lib/*.h' 'tools/*.cpp' 'tools/*.h')
+PYTHON_FOLDERS := python test examples benchmarks
 
-help:  ## Show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+# $(call step,NAME,COMMAND): runs a command and prints how long it took.
+define step
+@echo "== $(1)"; start=$$(date +%s); if $(2); then echo "== $(1): ok, $$(( $$(date +%s) - start )) s"; \
+else echo "== $(1): FAILED"; exit 1; fi
+endef
 
-$(BIN)/python:
-	$(PYTHON) -m venv $(VENV)
+.PHONY: help demo check check-gpu format dev docs wheel clean
+help:
+	@echo "make demo       build, compile a training step, train with it beside eager PyTorch, show both"
+	@echo "make check      format, lint, types, docs, lit tests, an installed wheel, pytest"
+	@echo "make check-gpu  the tests that need an NVIDIA GPU"
+	@echo "make dev        build into build/ and install the package of this checkout into .venv"
+	@echo "make format     bring Python and C++ into the project's format"
+	@echo "make docs       write docs/dialect.md and docs/passes.md anew"
+	@echo "make wheel      write dist/trainkernel-*.whl"
+	@echo "make clean      remove build/, dist/ and .venv"
 
-$(VENV)/installed: $(BIN)/python $(SOURCES)
-	$(BIN)/python -m pip install -q '.[dev]' --config-settings=build-dir=build/wheel
-	touch $@
+$(VENV)/packages: pyproject.toml
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, set PYTHON=...")'
+	test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
+	  > $(VENV)/build-requirements.txt
+	$(BIN)/python -m pip install --quiet -r $(VENV)/build-requirements.txt
+	$(BIN)/python -m pip install --quiet --no-build-isolation -e '.[dev]'
+	@touch $@
 
-demo: $(VENV)/installed  ## Compile a step, train on real data beside eager PyTorch, show both
-	$(BIN)/python examples/online_training.py --plot online_training.png
+# Other folders of MLIR than the last time, e.g. in a new .venv, need a new configuration.
+build/build.ninja: $(VENV)/packages
+	cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja \
+	  -DMLIR_DIR=$(SITE)/mlir/lib/cmake/mlir -DLLVM_DIR=$(SITE)/llvm/lib/cmake/llvm
+	@touch $@
 
-check: $(VENV)/installed  ## Format, lint, types, lit tests, pytest
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	find dialects lib tools -name '*.cpp' -o -name '*.h' | xargs $(BIN)/clang-format --dry-run -Werror
-	$(BIN)/mypy
-	$(BIN)/lit -sv test
-	$(BIN)/python -m pytest -q
-
-check-gpu: $(VENV)/installed  ## The tests that need a GPU
-	$(BIN)/python -m pytest -q test/gpu
-
-dev: $(BIN)/python  ## Build in build/, for an editable checkout
-	$(BIN)/python -m pip install -q -e '.[dev]'
-	$(BIN)/cmake -S . -B build -G Ninja -DCMAKE_PREFIX_PATH=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+dev: build/build.ninja
 	$(BIN)/ninja -C build -j $(JOBS)
 
-clean:  ## Remove everything that was built
-	rm -rf build $(VENV)
+demo: dev
+	$(BIN)/python examples/online_training.py
 
-.PHONY: help demo check check-gpu dev clean
+check: dev
+	$(call step,ruff format,$(BIN)/ruff format --check --quiet $(PYTHON_FOLDERS))
+	$(call step,ruff check,$(BIN)/ruff check --quiet $(PYTHON_FOLDERS))
+	$(call step,clang-format,$(BIN)/clang-format --dry-run -Werror $(CXX_SOURCES))
+	$(call step,mypy,$(BIN)/mypy)
+	$(call step,docs,$(BIN)/ninja -C build docs >build/docs.log && cmp build/docs/dialect.md docs/dialect.md && cmp build/docs/passes.md docs/passes.md)
+	$(call step,lit,$(BIN)/lit -q --order smart test)
+	$(call step,wheel,$(MAKE) --no-print-directory check-wheel)
+	@echo "== pytest"
+	@$(BIN)/python -m pytest -q
+
+# The installed package is complete, and its runtime starts without PyTorch and MLIR: only the named packages are there.
+.PHONY: check-wheel
+check-wheel: wheel
+	@rm -rf build/installed
+	@$(BIN)/python -m pip install --quiet --no-deps --target build/installed dist/trainkernel-*.whl
+	@$(BIN)/python test/check_installed.py build/installed
+
+wheel: dev
+	@rm -rf dist
+	@$(BIN)/python -m pip wheel --quiet --no-build-isolation --no-deps -w dist -C build-dir=build \
+	  -C cmake.define.MLIR_DIR=$(SITE)/mlir/lib/cmake/mlir -C cmake.define.LLVM_DIR=$(SITE)/llvm/lib/cmake/llvm .
+
+check-gpu: dev
+	$(BIN)/python -m pytest -q test/gpu
+
+format: $(VENV)/packages
+	$(BIN)/ruff check --quiet --fix $(PYTHON_FOLDERS)
+	$(BIN)/ruff format --quiet $(PYTHON_FOLDERS)
+	$(BIN)/clang-format -i $(CXX_SOURCES)
+
+docs: dev
+	$(BIN)/ninja -C build docs
+	cp build/docs/dialect.md build/docs/passes.md docs/
+
+clean:
+	rm -rf build dist $(VENV)

@@ -153,7 +153,7 @@ def adamw(state: dict[str, Any], gradients: Any, rate: float = 1e-3) -> dict[str
     v = tree_map(lambda v, g: beta2 * v + (1 - beta2) * g * g, state["v"], gradients)
     c1, c2 = 1 - beta1**t, 1 - beta2**t
 
-    def update(p: torch.Tensor, m: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    def update(p: Any, m: Any, v: Any) -> Any:
         return p * (1 - rate * decay) - rate * (m / c1) / ((v / c2).sqrt() + epsilon)
 
     return {"p": tree_map(update, state["p"], m, v), "m": m, "v": v, "t": t}

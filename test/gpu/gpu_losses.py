@@ -65,7 +65,7 @@ def sum_loss(c: Any, w: Any, x: Any, t: Any) -> Any:
 
 def casts(c: Any, w: Any, x: Any, t: Any) -> Any:
     """There and back between three dtypes; in the reference all are float64."""
-    half = c if c == torch.float64 else F16
+    half = c if c == torch.float64 else torch.float16
     y = (x.to(c) * w.to(c)).to(half) + 1
     return mse((y.to(x.dtype) * 2).to(c).to(x.dtype), t)
 

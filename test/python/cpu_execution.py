@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from linalg_steps import WIDTH, Array, StepBuilder, from_memory, to_memory
 
+from linalg_steps import WIDTH, Array, StepBuilder, from_memory, to_memory
 from trainkernel.compiler.tools import find_linker, find_tk_opt
 from trainkernel.runtime.cpu import pool_library
 

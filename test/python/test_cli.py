@@ -344,11 +344,11 @@ def test_the_command_itself_is_quiet_and_repeatable(folder: Path) -> None:
 def test_a_reader_that_leaves_early_is_no_error(folder: Path) -> None:
     pytest.importorskip("torch_mlir")
     command = [*COMMAND, "train.py", "--until-after", "ptx"]
-    process = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert process.stdout is not None and process.stderr is not None
-    process.stdout.close()
-    assert process.stderr.read() == b"running\n"
-    assert process.wait() == 128 + signal.SIGPIPE
+    with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b"running\n"
+    assert process.returncode == 128 + signal.SIGPIPE
 
 
 @needs_tools

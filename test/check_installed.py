@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+WITHOUT_EDITABLE = 'sys.meta_path[:] = [f for f in sys.meta_path if not type(f).__module__.startswith("_editable")]'
 PROGRAM = """
 import sys
 for name in ("torch", "torch_mlir", "mlir"):
@@ -37,8 +38,8 @@ def main(folder: Path) -> None:
     if missing:
         sys.exit(f"the wheel lacks {', '.join(missing)}")
     for program in (PROGRAM, IR_PROGRAM):
-        # -P and no environment: nothing of the checkout is on the path but what the .pth of .venv appends.
-        text = f"import sys; sys.path.insert(0, {str(folder)!r})\n{program}"
+        # The editable installation of the checkout finds its package before the path is asked.
+        text = f"import sys; sys.path.insert(0, {str(folder)!r})\n{WITHOUT_EDITABLE}\n{program}"
         subprocess.run([sys.executable, "-P", "-c", text, str(folder)], check=True)
     tk_opt = folder / "trainkernel" / "bin" / "tk-opt"
     subprocess.run([tk_opt, "-"], input=b"module {}", stdout=subprocess.DEVNULL, check=True)

@@ -70,7 +70,10 @@ def make_ours(compiled: Callable[..., Any], state: Any, batches: Sequence[Batch]
 
 
 def make_peer(name: str, step: Step, state: Any, batches: Sequence[Batch]) -> Contestant:
-    """A form of PyTorch's; compiles it, if it is not eager."""
+    """A form of PyTorch's; compiles it, if it is not eager.
+
+    The compiler's memory of other steps must have been cleared before: it gives up on code that it compiles too often.
+    """
 
     def feed_back(state: Any, *batch: torch.Tensor) -> Any:
         # The new state is the last of what a step returns.
@@ -82,7 +85,6 @@ def make_peer(name: str, step: Step, state: Any, batches: Sequence[Batch]) -> Co
     run: Step = step
     if name == "eager":
         return _capture(name, feed_back, state, batches)
-    torch._dynamo.reset()
     options: dict[str, Any] = {"triton.cudagraphs": False}
     if "max-autotune" in name:
         options |= {"max_autotune": True, "coordinate_descent_tuning": True}

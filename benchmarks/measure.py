@@ -164,7 +164,8 @@ def _work(given: argparse.Namespace) -> int:
             try:
                 record = measure_case(case, options)
             except Exception as error:
-                tell({"step": case.name, "record": {"status": "crashed", "error": f"{type(error).__name__}: {error}"}})
+                what = f"{type(error).__name__}: {str(error)[:500]}"
+                tell({"step": case.name, "record": {"status": "crashed", "error": what}})
                 # After a fault of a kernel nothing works any more in this process.
                 return 1
             tell({"step": case.name, "record": record})

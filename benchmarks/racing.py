@@ -54,6 +54,8 @@ def measure_case(case: Case, options: RaceOptions) -> dict[str, Any]:
 def _race(case: Case, compiled: LoadedStep, options: RaceOptions) -> dict[str, Any]:
     state, batches = case.arguments("cuda", 0, BATCHES)
     errors: dict[str, str] = {}
+    # Here, and not for each peer: what it forgets may be code that the graph of an earlier peer runs.
+    torch._dynamo.reset()
     with torch.no_grad():
         contestants = [make_ours(compiled, state, batches)]
         for name in options.peers:

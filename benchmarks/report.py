@@ -115,7 +115,7 @@ def chart(results: dict[str, Any], path: Path) -> None:
     for bar, name, value in zip(bars, names, values, strict=True):
         best = best_peer(results["steps"][name])
         median = results["steps"][name]["us_per_step"][OURS]["median"]
-        label = f" {value:.2f}x  ({median:.3g} against {best[1]:.3g} us, {best[0]})" if best else ""
+        label = f" {value:.2f}x  ({median:,.1f} against {best[1]:,.1f} us, {best[0]})" if best else ""
         axes.text(bar.get_width(), bar.get_y() + bar.get_height() / 2, label, va="center", fontsize=8)
     axes.axvline(1, color="black", linewidth=0.8)
     axes.set_xlim(0, max(values) * 1.6)

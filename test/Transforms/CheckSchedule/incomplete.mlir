@@ -1,0 +1,43 @@
+// Schedules that no target can run.
+// RUN: tk-opt %s --tk-check-schedule --split-input-file --verify-diagnostics
+
+megakernel.kernel @cta_barrier() attributes {grid = 2 : i64, cluster = 2 : i64, threads = 32 : i64} {
+  // expected-error @below {{barrier of scope cta in a grid of 2 CTAs, expected a scope that joins all of them}}
+  megakernel.barrier <cta>
+  megakernel.return
+}
+
+// -----
+
+megakernel.kernel @cluster_barrier() attributes {grid = 8 : i64, cluster = 2 : i64, threads = 32 : i64} {
+  // expected-error @below {{barrier of scope cluster in a grid of 8 CTAs in clusters of 2, expected scope grid to join all of them}}
+  megakernel.barrier <cluster>
+  megakernel.return
+}
+
+// -----
+
+megakernel.kernel @unplaced() attributes {grid = 1 : i64, cluster = 1 : i64, threads = 32 : i64} {
+  // expected-error @below {{buffer has no offset, expected 'tk-plan-buffers' to have run}}
+  %b = megakernel.buffer : memref<4xf32>
+  megakernel.return
+}
+
+// -----
+
+megakernel.kernel @outside()
+    attributes {grid = 1 : i64, cluster = 1 : i64, threads = 32 : i64, arena_bytes = 256 : i64} {
+  // expected-error @below {{buffer lies outside of the arena, expected 'arena_bytes' to cover it}}
+  %b = megakernel.buffer {offset = 256 : i64} : memref<4xf32>
+  megakernel.return
+}
+
+// -----
+
+megakernel.kernel @commit(%w: memref<4xf32> {megakernel.role = #megakernel.role<state>},
+    %n: memref<4xf32> {megakernel.role = #megakernel.role<new_state>, megakernel.updates = 0 : i64})
+    attributes {grid = 1 : i64, cluster = 1 : i64, threads = 32 : i64} {
+  // expected-error @below {{commit is not resolved, expected 'tk-commit-state' to have run}}
+  megakernel.commit %w to %n : memref<4xf32>
+  megakernel.return
+}

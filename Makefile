@@ -31,8 +31,8 @@ $(VENV)/packages: pyproject.toml
 	test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
 	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
 	  > $(VENV)/build-requirements.txt
-	$(BIN)/python -m pip install --quiet -r $(VENV)/build-requirements.txt
-	$(BIN)/python -m pip install --quiet --no-build-isolation -e '.[dev]'
+	$(call step,packages,$(BIN)/python -m pip install --quiet -r $(VENV)/build-requirements.txt \
+	  && $(BIN)/python -m pip install --quiet --no-build-isolation -e '.[dev]')
 	@touch $@
 
 # Other folders of MLIR than the last time, e.g. in a new .venv, need a new configuration.
@@ -42,7 +42,7 @@ build/build.ninja: $(VENV)/packages
 	@touch $@
 
 dev: build/build.ninja
-	$(BIN)/ninja -C build -j $(JOBS)
+	$(call step,build,$(BIN)/ninja -C build -j $(JOBS))
 
 demo: dev
 	$(BIN)/python examples/online_training.py

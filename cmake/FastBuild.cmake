@@ -2,8 +2,9 @@
 find_program(CCACHE_EXE ccache)
 if(CCACHE_EXE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_C_COMPILER_LAUNCHER "${CCACHE_EXE}")
-  # time_macros and pch_defines are what ccache needs to cache units that use a precompiled header.
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env
+  # The base folder lets one clone find what another compiled; time_macros and pch_defines are what ccache needs to
+  # cache units that use a precompiled header.
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}"
       CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime "${CCACHE_EXE}")
 endif()
 

@@ -4,7 +4,29 @@
 function(tk_define_precompiled_header)
   file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/pch.cpp" CONTENT "// Only carries the precompiled header.\n")
   add_library(TKPrecompiledHeader OBJECT "${PROJECT_BINARY_DIR}/pch.cpp")
-  target_precompile_headers(TKPrecompiledHeader PRIVATE "${PROJECT_SOURCE_DIR}/cmake/PrecompiledHeader.h")
+  # What takes long to read and is read by many; files include what they use all the same. No header of the project, so
+  # that no edit compiles everything again; no path into the checkout, so that ccache serves other clones.
+  target_precompile_headers(TKPrecompiledHeader PRIVATE
+    <mlir/Dialect/Affine/IR/AffineOps.h>
+    <mlir/Dialect/Arith/IR/Arith.h>
+    <mlir/Dialect/Func/IR/FuncOps.h>
+    <mlir/Dialect/GPU/IR/GPUDialect.h>
+    <mlir/Dialect/Linalg/IR/Linalg.h>
+    <mlir/Dialect/Math/IR/Math.h>
+    <mlir/Dialect/MemRef/IR/MemRef.h>
+    <mlir/Dialect/SCF/IR/SCF.h>
+    <mlir/Dialect/Tensor/IR/Tensor.h>
+    <mlir/Dialect/Vector/IR/VectorOps.h>
+    <mlir/IR/Builders.h>
+    <mlir/IR/BuiltinOps.h>
+    <mlir/IR/DialectImplementation.h>
+    <mlir/IR/OpImplementation.h>
+    <mlir/Interfaces/FunctionImplementation.h>
+    <mlir/Pass/Pass.h>
+    <mlir/Pass/PassManager.h>
+    <mlir/Transforms/DialectConversion.h>
+    <mlir/Transforms/GreedyPatternRewriteDriver.h>
+    <llvm/ADT/TypeSwitch.h>)
   llvm_update_compile_flags(TKPrecompiledHeader)
 endfunction()
 

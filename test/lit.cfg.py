@@ -44,6 +44,7 @@ def _llvm_tools():
 config.name = "TrainKernel"  # noqa: F821
 config.test_format = lit.formats.ShTest(execute_external=False)  # noqa: F821
 config.suffixes = [".mlir"]  # noqa: F821
+config.excludes = ["Inputs"]  # noqa: F821
 config.test_source_root = os.path.dirname(os.path.abspath(__file__))  # noqa: F821
 _build = os.path.join(_REPO, "build")
 config.test_exec_root = os.path.join(  # noqa: F821
@@ -62,6 +63,6 @@ config.environment["PATH"] = os.pathsep.join((_llvm_tools(), config.environment.
 config.environment["LLVM_DISABLE_SYMBOLIZATION"] = "1"  # noqa: F821
 # Whole words only: neither a path nor a longer name holds the program.
 for _tool in ("translate", "lsp-server"):
-    config.substitutions.append((rf"(?<![\w/.-])tk-{_tool}(?![\w-])", f"{_tk_opt} --tool=tk-{_tool}"))  # noqa: F821
-config.substitutions.append((r"(?<![\w/.-])tk-opt(?![\w-])", _tk_opt))  # noqa: F821
+    config.substitutions.append((rf"(?<![\w/.=-])tk-{_tool}(?![\w-])", f"{_tk_opt} --tool=tk-{_tool}"))  # noqa: F821
+config.substitutions.append((r"(?<![\w/.=-])tk-opt(?![\w-])", _tk_opt))  # noqa: F821
 config.substitutions.append(("%ptxas", _ptxas or "ptxas"))  # noqa: F821

@@ -139,12 +139,12 @@ std::optional<unsigned> FusionPlan::findEpilogue(GenericOp op, const llvm::SetVe
       best = group;
   }
   // Reading another element of the same group needs the group's value in memory first.
-  for (OpOperand *input : op.getDpsInputOperands()) {
+  for (OpOperand &operand : op->getOpOperands()) {
     if (!best)
       break;
     llvm::SetVector<unsigned> from;
-    collectGroups(input->get(), from);
-    bool isSameElement = groupOf(input->get()) == best && op.getMatchingIndexingMap(input).isIdentity();
+    collectGroups(operand.get(), from);
+    bool isSameElement = groupOf(operand.get()) == best && op.getMatchingIndexingMap(&operand).isIdentity();
     if (from.contains(*best) && !isSameElement)
       best = std::nullopt;
   }

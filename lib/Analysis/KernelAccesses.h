@@ -20,8 +20,6 @@ bool readsOwnElementOnly(TileOp tile, unsigned index);
 struct KernelAccesses {
   SmallVector<trainkernel::Access> accesses;
   SmallVector<Operation *> ops;
-  /// The memory that stands for the arena.
-  unsigned arena = 0;
 
   explicit KernelAccesses(KernelOp kernel);
 
@@ -32,6 +30,8 @@ private:
   trainkernel::MemoryRange rangeOf(Value buffer);
 
   KernelOp kernel;
+  /// The memory that stands for the arena.
+  unsigned arena = 0;
   DenseMap<Value, unsigned> memoryOfUnplaced;
 };
 

@@ -30,14 +30,19 @@ static bool isInitialized(llvm::ArrayRef<Access> accesses, const Access &read) {
   return covered >= read.range.end;
 }
 
-llvm::SmallVector<Conflict> trainkernel::findConflicts(llvm::ArrayRef<Access> accesses, unsigned arena) {
+llvm::SmallVector<Conflict> trainkernel::findConflicts(llvm::ArrayRef<Access> accesses) {
   llvm::SmallVector<Conflict> conflicts;
   for (unsigned i = 0; i < accesses.size(); ++i) {
-    for (unsigned j = 0; j < i; ++j)
-      if (mayRace(accesses[j], accesses[i]))
-        conflicts.push_back({Conflict::Race, j, i});
     const Access &access = accesses[i];
-    if (!access.isWrite && access.range.memory == arena && !isInitialized(accesses, access))
+    for (unsigned j = 0; j < i; ++j) {
+      const Access &earlier = accesses[j];
+      if (mayRace(earlier, access))
+        conflicts.push_back({Conflict::Race, j, i});
+      if (access.wantsInitial && earlier.isWrite && earlier.epoch < access.epoch &&
+          earlier.range.overlaps(access.range))
+        conflicts.push_back({Conflict::Overwritten, j, i});
+    }
+    if (!access.isWrite && !access.wantsInitial && !isInitialized(accesses, access))
       conflicts.push_back({Conflict::Uninitialized, i, i});
   }
   return conflicts;

@@ -33,16 +33,18 @@ struct Access {
   unsigned epoch = 0;
   /// True where each tile of the op reads only the elements that it itself writes, and reads them first.
   bool ownElementOnly = false;
+  /// True for a read that wants what the memory held before the launch: that of an input.
+  bool wantsInitial = false;
 };
 
 struct Conflict {
-  enum Kind { Race, Uninitialized } kind;
+  enum Kind { Race, Uninitialized, Overwritten } kind;
   unsigned first = 0, second = 0;
 };
 
-/// Pairs of accesses that nothing orders and of which one is a write, and reads of arena bytes that nothing wrote
-/// in an earlier epoch. `arena` is the memory that starts uninitialised.
-llvm::SmallVector<Conflict> findConflicts(llvm::ArrayRef<Access> accesses, unsigned arena);
+/// Pairs of accesses that nothing orders and of which one is a write, reads of what no earlier epoch wrote, and reads
+/// of inputs that an earlier epoch overwrote.
+llvm::SmallVector<Conflict> findConflicts(llvm::ArrayRef<Access> accesses);
 
 } // namespace trainkernel
 

@@ -10,6 +10,7 @@
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
+#include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
@@ -31,8 +32,14 @@ static std::unique_ptr<llvm::TargetMachine> createMachine(Operation *op) {
     op->emitError() << "no code generator for " << triple.str() << ": " << error;
     return nullptr;
   }
-  return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(
+  std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
       triple, cpuName, cpuFeatures, {}, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+  // The code generator would warn and take the oldest CPU there is.
+  if (!machine->getMCSubtargetInfo()->isCPUStringValid(cpuName)) {
+    op->emitError() << "unknown CPU '" << cpuName << "', expected one of 'llc -mcpu=help'";
+    return nullptr;
+  }
+  return machine;
 }
 
 static LogicalResult translateToObject(Operation *op, raw_ostream &output) {

@@ -15,6 +15,7 @@ from typing import Any
 
 import gpu_losses as losses
 import gpu_states as states
+import random_steps
 import torch
 from torch.func import grad_and_value
 from torch.utils._pytree import tree_map
@@ -239,6 +240,8 @@ def _all_steps() -> dict[str, GpuStep]:
         steps[name] = GpuStep(mlp, partial(_layers_args, *sizes), dtype)
     for name, (loss_of, make_args, dtype) in _DESCENTS.items():
         steps[name] = GpuStep(descend(loss_of, batch_tensors=len(make_args()) - 1), make_args, dtype)
+    for seed in range(random_steps.COUNT):
+        steps[f"random_{seed}"] = GpuStep(*random_steps.random_step(seed))
     return steps | _STATES
 
 

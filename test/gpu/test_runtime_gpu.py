@@ -164,7 +164,7 @@ def test_launches_are_ordered_by_the_current_stream(step: LoadedStep, torch: Any
     torch.cuda.synchronize()
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
-        torch.cuda._sleep(50_000_000)
+        torch.cuda._sleep(1_000_000_000)  # half a second or more
         x.mul_(3)  # done long after the call below returns
         loss, new = step(w, x)
         busy = not stream.query()

@@ -42,7 +42,8 @@ static LogicalResult runLspServer(int argc, char **argv) {
 
 int main(int argc, char **argv) {
   StringRef tool = llvm::sys::path::filename(argv[0]);
-  if (argc > 1 && StringRef(argv[1]).consume_front("--tool=")) {
+  bool isNamed = argc > 1 && StringRef(argv[1]).starts_with("--tool=");
+  if (isNamed) {
     tool = StringRef(argv[1]).substr(7);
     argv[1] = argv[0];
     --argc;
@@ -52,5 +53,9 @@ int main(int argc, char **argv) {
     return asMainReturnCode(runTranslate(argc, argv));
   if (tool == "tk-lsp-server")
     return asMainReturnCode(runLspServer(argc, argv));
+  if (isNamed && tool != "tk-opt") {
+    llvm::errs() << "there is no tool '" << tool << "', expected tk-opt, tk-translate or tk-lsp-server\n";
+    return EXIT_FAILURE;
+  }
   return asMainReturnCode(runOpt(argc, argv));
 }

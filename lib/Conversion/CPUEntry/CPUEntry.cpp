@@ -15,6 +15,16 @@ using namespace mlir;
 // Parameters of the worker function that are no buffers: worker, number of workers, context, barrier.
 static constexpr unsigned numControlParameters = 4;
 
+static bool isWorker(LLVM::LLVMFuncOp function) {
+  ArrayRef<Type> types = function.getFunctionType().getParams();
+  if (types.size() < numControlParameters || function.isExternal())
+    return false;
+  auto isPointer = [](Type type) { return isa<LLVM::LLVMPointerType>(type); };
+  ArrayRef<Type> control = types.take_back(numControlParameters);
+  return llvm::all_of(types.drop_back(numControlParameters), isPointer) && control[0].isInteger(64) &&
+         control[1].isInteger(64) && isPointer(control[2]) && isPointer(control[3]);
+}
+
 static void emitEntry(LLVM::LLVMFuncOp worker, StringAttr name) {
   OpBuilder builder(worker);
   Location loc = worker.getLoc();
@@ -40,6 +50,12 @@ struct CPUEntryPass : public megakernel::impl::TkEmitCPUEntryBase<CPUEntryPass> 
   void runOnOperation() override {
     for (auto function : llvm::make_early_inc_range(getOperation().getOps<LLVM::LLVMFuncOp>()))
       if (auto name = function->getAttrOfType<StringAttr>("megakernel.entry")) {
+        if (!isWorker(function)) {
+          function.emitError() << "has the attribute 'megakernel.entry' and the type " << function.getFunctionType()
+                               << ", expected pointers, then worker and number of workers (i64), context and barrier "
+                                  "(pointers)";
+          return signalPassFailure();
+        }
         function->removeAttr("megakernel.entry");
         function.setLinkage(LLVM::Linkage::Internal);
         emitEntry(function, name);

@@ -8,7 +8,8 @@ def TkEmitCPUEntry : Pass<"tk-emit-cpu-entry", "::mlir::ModuleOp"> {
     `void NAME(void **params, int64_t worker, int64_t num_workers, void *context, void (*barrier)(void *))`, which
     loads the buffer pointers from `params` and calls the function.
 
-    Never fails; without such a function nothing is added.
+    Without such a function nothing is added. Fails where its parameters are not pointers to buffers followed by
+    worker, number of workers, context and barrier.
   }];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
 }

@@ -57,11 +57,27 @@ Value ElementEmitter::emitUncached(Value tensor, ArrayRef<LaneIndex> indices) {
   }
   if (auto generic = dyn_cast<GenericOp>(op))
     return emitGeneric(generic, cast<OpResult>(tensor), indices);
+  if (auto fill = dyn_cast<linalg::FillOp>(op))
+    return outsideConstant(op, fill.getInputs().front());
   if (isa<tensor::EmptyOp>(op)) {
     Type type = cast<RankedTensorType>(tensor.getType()).getElementType();
     return arith::ConstantOp::create(builder, op->getLoc(), builder.getZeroAttr(type));
   }
+  if (!isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::ExtractSliceOp>(op)) {
+    op->emitError() << "'" << op->getName() << "' is not supported in a fused region";
+    return nullptr;
+  }
   return emitView(op, indices);
+}
+
+// A constant of the region for use in the code that is emitted; the region itself goes away.
+Value ElementEmitter::outsideConstant(Operation *user, Value value) {
+  Operation *constant = value.getDefiningOp();
+  if (constant && constant->hasTrait<OpTrait::ConstantLike>())
+    return builder.clone(*constant)->getResult(0);
+  user->emitError() << "'" << user->getName()
+                    << "' reads a value from outside of its body that is no constant, which is not supported";
+  return nullptr;
 }
 
 void ElementEmitter::preload(Value tensor, ArrayRef<LaneIndex> indices) {
@@ -119,7 +135,10 @@ Value ElementEmitter::emitBody(GenericOp op, ArrayRef<LaneIndex> loops, Value ac
       continue;
     }
     if (!isa<RankedTensorType>(operand.get().getType())) {
-      mapping.map(argument, operand.get());
+      Value constant = outsideConstant(op, operand.get());
+      if (!constant)
+        return nullptr;
+      mapping.map(argument, constant);
       continue;
     }
     SmallVector<LaneIndex> indices;
@@ -155,11 +174,11 @@ Value ElementEmitter::emitBody(GenericOp op, ArrayRef<LaneIndex> loops, Value ac
     if (!cloneOp(inner, mapping))
       return nullptr;
   }
-  Value yielded = mapping.lookupOrDefault(body.getTerminator()->getOperand(resultNumber));
-  // A constant from outside of the body is still the region's own.
-  if (Operation *constant = yielded.getDefiningOp(); constant && constant->getParentOp() == tile)
-    yielded = builder.clone(*constant)->getResult(0);
-  return splat(op.getLoc(), yielded);
+  Value result = body.getTerminator()->getOperand(resultNumber);
+  Value yielded = mapping.lookupOrNull(result);
+  if (!yielded)
+    yielded = outsideConstant(op, result);
+  return yielded ? splat(op.getLoc(), yielded) : nullptr;
 }
 
 // Clones a scalar op of a body; with lanes, the op of the same name on vectors.
@@ -175,12 +194,11 @@ Value ElementEmitter::cloneOp(Operation &op, IRMapping &mapping) {
   SmallVector<Value> operands;
   bool anyVector = false;
   for (Value operand : op.getOperands()) {
-    Value value = mapping.lookupOrDefault(operand);
-    if (value == operand) {
-      // A constant outside of the body, or an operand of the region that is a scalar.
-      Operation *constant = operand.getDefiningOp();
-      if (constant && constant->hasTrait<OpTrait::ConstantLike>())
-        value = builder.clone(*constant)->getResult(0);
+    Value value = mapping.lookupOrNull(operand);
+    if (!value) {
+      value = outsideConstant(&op, operand);
+      if (!value)
+        return nullptr;
       mapping.map(operand, value);
     }
     anyVector |= isa<VectorType>(value.getType());

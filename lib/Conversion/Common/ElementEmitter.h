@@ -56,6 +56,7 @@ private:
   Value emitView(Operation *op, ArrayRef<LaneIndex> indices);
   Value emitPerLane(Value tensor, ArrayRef<LaneIndex> indices);
   Value truthOf(Value byte);
+  Value outsideConstant(Operation *user, Value value);
   Value cloneOp(Operation &op, IRMapping &mapping);
   std::optional<SmallVector<LaneIndex>> sourceIndices(Operation *view, ArrayRef<LaneIndex> indices);
 

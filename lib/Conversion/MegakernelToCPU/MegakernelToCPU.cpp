@@ -4,12 +4,10 @@
 
 #include "lib/Conversion/Common/Describe.h"
 #include "lib/Conversion/MegakernelToCPU/WorkerContext.h"
-#include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/IRMapping.h"
-#include "mlir/Transforms/WalkPatternRewriteDriver.h"
 
 namespace mlir::megakernel {
 #define GEN_PASS_DEF_CONVERTMEGAKERNELTOCPU
@@ -122,17 +120,15 @@ struct ConvertMegakernelToCPUPass : public megakernel::impl::ConvertMegakernelTo
 
   void runOnOperation() override {
     if (vectorBits != 256 && vectorBits != 512) {
-      getOperation().emitError() << "vector-bits is " << vectorBits << ", expected 256 or 512";
+      getOperation().emitError() << "vector-bits is " << static_cast<int64_t>(vectorBits) << ", expected 256 or 512";
       return signalPassFailure();
     }
     for (auto kernel : llvm::make_early_inc_range(getOperation().getOps<KernelOp>()))
       if (failed(KernelLowering(kernel, vectorBits / 32).run()))
         return signalPassFailure();
-    // Without AVX512-BF16 a code generator calls a library function for each conversion, which few systems have, and
-    // with it subnormal numbers become zero.
-    RewritePatternSet patterns(&getContext());
-    arith::populateExpandBFloat16Patterns(patterns);
-    walkAndApplyPatterns(getOperation(), std::move(patterns));
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (function->hasAttr("megakernel.entry"))
+        lowerBFloat16(function);
   }
 };
 } // namespace

@@ -4,6 +4,7 @@
 #define TRAINKERNEL_LIB_CONVERSION_MEGAKERNELTOCPU_WORKERCONTEXT_H
 
 #include "lib/Conversion/Common/TileDomain.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 namespace mlir::megakernel {
@@ -43,6 +44,9 @@ struct WorkerContext {
 
 /// Scratch that a tile op needs, in bytes.
 int64_t scratchBytesOf(const TileDomain &domain);
+
+/// Replaces bfloat16 by 16-bit integers in a lowered worker function.
+void lowerBFloat16(func::FuncOp function);
 
 LogicalResult emitPointwise(const WorkerContext &context, TileDomain &domain);
 LogicalResult emitReduction(const WorkerContext &context, TileDomain &domain);

@@ -46,8 +46,13 @@ static LogicalResult verifyComplete(KernelOp kernel) {
 static void report(const KernelAccesses &all, const Conflict &conflict) {
   const trainkernel::Access &first = all.accesses[conflict.first], &second = all.accesses[conflict.second];
   if (conflict.kind == Conflict::Uninitialized) {
-    all.ops[second.op]->emitError("reads arena bytes that no earlier phase wrote, expected a write and a barrier "
-                                  "before it");
+    all.ops[second.op]->emitError("reads bytes that no earlier phase wrote, expected a write and a barrier before it");
+    return;
+  }
+  if (conflict.kind == Conflict::Overwritten) {
+    InFlightDiagnostic diag = all.ops[second.op]->emitError(
+        "reads a state after its new value may have replaced it, expected the read in an earlier phase");
+    diag.attachNote(all.ops[first.op]->getLoc()) << "written here";
     return;
   }
   auto verb = [](bool isWrite) { return isWrite ? "writes" : "reads"; };
@@ -65,7 +70,7 @@ struct CheckSchedulePass : public megakernel::impl::TkCheckScheduleBase<CheckSch
     if (failed(verifyComplete(kernel)))
       return signalPassFailure();
     KernelAccesses all(kernel);
-    SmallVector<Conflict> conflicts = trainkernel::findConflicts(all.accesses, all.arena);
+    SmallVector<Conflict> conflicts = trainkernel::findConflicts(all.accesses);
     for (const Conflict &conflict : conflicts)
       report(all, conflict);
     if (!conflicts.empty())

@@ -7,7 +7,8 @@ def TkCheckSchedule : Pass<"tk-check-schedule", "::mlir::megakernel::KernelOp"> 
 
     * no two accesses to the same bytes, of which one is a write, lie between the same two barriers, unless one op
       makes both and reads only the element that it writes; with donated state an output is the memory of the state;
-    * every read of the arena comes after a write of all its bytes;
+    * every read of a buffer or an output comes after a write of all its bytes;
+    * no state is read after a phase that may have replaced it;
     * every barrier joins all CTAs that run, so that it orders what it should and no CTA waits for one that does not
       come: cta scope only in a grid of one, cluster scope only where the grid is one cluster;
     * every buffer has a place and every commit is resolved.

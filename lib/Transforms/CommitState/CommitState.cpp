@@ -19,6 +19,9 @@ struct CommitStatePass : public megakernel::impl::TkCommitStateBase<CommitStateP
   void runOnOperation() override {
     kernel = getOperation();
     phases = llvm::to_vector(kernel.getBody().front().getOps<PhaseOp>());
+    for (auto commit : kernel.getBody().front().getOps<CommitOp>())
+      if (mayLoseSource(commit))
+        keepSource(commit);
     for (auto commit : llvm::make_early_inc_range(kernel.getBody().front().getOps<CommitOp>())) {
       if (isDirect(commit)) {
         commitDirectly(commit);
@@ -31,6 +34,33 @@ struct CommitStatePass : public megakernel::impl::TkCommitStateBase<CommitStateP
   }
 
 private:
+  // True where the source is the old value of a state that another commit replaces.
+  bool mayLoseSource(CommitOp commit) {
+    auto source = dyn_cast<BlockArgument>(rootOfBuffer(commit.getSource()));
+    if (!source || source == oldStateOf(commit))
+      return false;
+    return llvm::any_of(llvm::seq<unsigned>(0, kernel.getNumArguments()),
+                        [&](unsigned index) { return kernel.getUpdatedArg(index) == source.getArgNumber(); });
+  }
+
+  // Copies the source to a buffer in the first phase, which orders it before what replaces the state.
+  void keepSource(CommitOp commit) {
+    OpBuilder builder = OpBuilder::atBlockBegin(&kernel.getBody().front());
+    auto buffer = BufferOp::create(builder, commit.getLoc(), commit.getSource().getType(), /*offset=*/nullptr);
+    if (phases.empty())
+      phases.push_back(createPhase(commit, commit.getLoc()));
+    hoistViews(commit.getSource(), phases.front());
+    createCopy(commit.getLoc(), commit.getSource(), buffer, phases.front());
+    commit.getSourceMutable().assign(buffer);
+  }
+
+  static PhaseOp createPhase(Operation *before, Location loc) {
+    OpBuilder builder(before);
+    auto phase = PhaseOp::create(builder, loc);
+    phase.getBody().emplaceBlock();
+    return phase;
+  }
+
   static bool uses(OperandRange buffers, Value root) {
     return llvm::any_of(buffers, [&](Value buffer) { return rootOfBuffer(buffer) == root; });
   }
@@ -112,14 +142,10 @@ private:
     for (auto [number, tile] :
          findTiles([&](TileOp tile) { return uses(tile.getInputs(), old) || uses(tile.getOutputs(), source); }))
       first = std::max(first, number + 1);
-    if (first == phases.size()) {
-      OpBuilder builder(kernel.getBody().front().getTerminator());
-      auto phase = PhaseOp::create(builder, commit.getLoc());
-      phase.getBody().emplaceBlock();
-      phases.push_back(phase);
-    }
+    if (first == phases.size())
+      phases.push_back(createPhase(kernel.getBody().front().getTerminator(), commit.getLoc()));
     hoistViews(commit.getSource(), phases[first]);
-    createCopy(commit, phases[first]);
+    createCopy(commit.getLoc(), commit.getSource(), commit.getTarget(), phases[first]);
     commit.erase();
   }
 
@@ -132,12 +158,11 @@ private:
     view->moveBefore(before);
   }
 
-  void createCopy(CommitOp commit, PhaseOp phase) {
-    Location loc = commit.getLoc();
-    auto type = cast<MemRefType>(commit.getSource().getType());
+  void createCopy(Location loc, Value source, Value target, PhaseOp phase) {
+    auto type = cast<MemRefType>(source.getType());
     OpBuilder builder = OpBuilder::atBlockEnd(&phase.getBody().front());
     trainkernel::Sizes sizes = trainkernel::chooseElementTile(type.getShape(), kernel.getThreads() * 4);
-    auto tile = TileOp::create(builder, loc, commit.getSource(), commit.getTarget(), sizes);
+    auto tile = TileOp::create(builder, loc, source, target, sizes);
     Block &body = tile.getBody().emplaceBlock();
     Value argument = body.addArgument(RankedTensorType::get(type.getShape(), type.getElementType()), loc);
     builder.setInsertionPointToEnd(&body);

@@ -8,7 +8,8 @@ def TkCommitState : Pass<"tk-commit-state", "::mlir::megakernel::KernelOp"> {
     A new state may be written straight to its output, which may be the memory of the old state, when every other
     op that reads the old state runs in an earlier phase and the computing op itself reads it only at the element
     that it writes. Otherwise the value stays in its buffer and is copied to the output after the last phase that
-    reads the old state; a phase is added only where that is the last one.
+    reads the old state; a phase is added only where that is the last one. Where a new state is another state's old
+    value, such as in a swap, the old value is first copied to a buffer.
 
     Never fails.
   }];

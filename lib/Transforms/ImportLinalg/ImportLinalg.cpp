@@ -38,6 +38,8 @@ static FailureOr<DictionaryAttr> importAttributes(func::FuncOp function, Diction
 }
 
 static LogicalResult importFunction(func::FuncOp function) {
+  if (function.isExternal())
+    return function.emitError("has no body, expected the training step");
   if (!llvm::hasSingleElement(function.getBody()))
     return function.emitError("has control flow between blocks, expected a single block: a training step is static");
   SmallVector<Attribute> argAttrs, resAttrs;

@@ -126,6 +126,7 @@ struct InlinePointwisePass : public megakernel::impl::TkInlinePointwiseBase<Inli
     materializeReturned(builder, plan, materialized);
     replaceOutsideUses(block, materialized);
     eraseDeadOps(block);
+    moveViewsToEnd(block);
   }
 
   // A constant or slice that is returned is computed by a fused op of its own.
@@ -148,7 +149,10 @@ struct InlinePointwisePass : public megakernel::impl::TkInlinePointwiseBase<Inli
         return isa<ReturnOp, tensor::ExpandShapeOp, tensor::CollapseShapeOp>(use.getOwner()) &&
                isa<StepOp>(use.getOwner()->getParentOp());
       });
-    // A view may now stand before the fused op that it reads.
+  }
+
+  // A view that is left may stand before the fused op that it reads.
+  static void moveViewsToEnd(Block &block) {
     SmallVector<Operation *> views;
     for (Operation &op : block.without_terminator())
       if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op))

@@ -129,6 +129,19 @@ struct RoundConstant : OpRewritePattern<arith::TruncFOp> {
   }
 };
 
+// PyTorch's narrow types are made from float32 only, so float64 is rounded twice.
+struct NarrowInTwoSteps : OpRewritePattern<arith::TruncFOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(arith::TruncFOp op, PatternRewriter &rewriter) const override {
+    if (!op.getIn().getType().isF64() || !isNarrowFloat(op.getType()) || matchPattern(op.getIn(), m_Constant()))
+      return failure();
+    Value single = arith::TruncFOp::create(rewriter, op.getLoc(), rewriter.getF32Type(), op.getIn());
+    rewriter.replaceOpWithNewOp<arith::TruncFOp>(op, op.getType(), single);
+    return success();
+  }
+};
+
 // Drops results that nobody reads and that no other result is computed from: the index of a maximum, for instance.
 struct DropUnusedReductionResults : OpRewritePattern<GenericOp> {
   using OpRewritePattern::OpRewritePattern;
@@ -199,7 +212,9 @@ struct NormalizeNumericsPass : public megakernel::impl::TkNormalizeNumericsBase<
     RewritePatternSet patterns(&getContext());
     // Powers by small integers are products, as in PyTorch.
     populateMathAlgebraicSimplificationPatterns(patterns);
-    patterns.add<WidenAccumulator, ExtendInsideContraction, RoundConstant, DropUnusedReductionResults>(&getContext());
+    patterns
+        .add<WidenAccumulator, ExtendInsideContraction, RoundConstant, NarrowInTwoSteps, DropUnusedReductionResults>(
+            &getContext());
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();
   }

@@ -32,6 +32,9 @@ private:
           arguments.set(argument.getArgNumber());
     };
     note(value);
+    // The slice of an argument would be the whole step.
+    if (!value.getDefiningOp())
+      return arguments;
     SetVector<Operation *> slice;
     BackwardSliceOptions options;
     options.inclusive = true;

@@ -1,0 +1,18 @@
+// RUN: tk-opt %S/../Pipelines/Inputs/descent.mlir \
+// RUN:   --pass-pipeline='builtin.module(tk-import,tk-fuse,tk-schedule{target=cpu},tk-lower-to-cpu)' -o %t.mlir
+// RUN: tk-translate --tk-to-object %t.mlir -o %t.o
+// RUN: llvm-nm %t.o | FileCheck %s
+// RUN: tk-translate --tk-to-object --tk-cpu=znver4 --tk-cpu-features=+avx512f,+avx512vl %t.mlir -o %t.wide.o
+// RUN: llvm-objdump -d %t.wide.o | FileCheck %s --check-prefix=WIDE
+// RUN: not tk-translate --tk-to-object --tk-cpu=pentium99 %t.mlir -o %t.none 2>&1 | FileCheck %s --check-prefix=UNKNOWN
+
+// The step, its manifest and its digest; the worker function is local, and nothing is missing.
+// CHECK-DAG: D trainkernel_digest
+// CHECK-DAG: D trainkernel_manifest
+// CHECK-DAG: T step
+// CHECK-NOT: {{ U }}
+// CHECK-NOT: T step_worker
+
+// WIDE: vfmadd{{.*}}zmm
+
+// UNKNOWN: error: unknown CPU 'pentium99', expected one of 'llc -mcpu=help'

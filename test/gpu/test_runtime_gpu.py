@@ -161,9 +161,11 @@ def test_donation_updates_the_very_tensor(step: LoadedStep, torch: Any) -> None:
 
 def test_launches_are_ordered_by_the_current_stream(step: LoadedStep, torch: Any) -> None:
     w, x = example(torch)
-    torch.cuda.synchronize()
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
+        # The first use of each kernel loads it, which waits for the device.
+        x.mul_(3), x.div_(3), step(w, x)[1].clone()
+        torch.cuda.synchronize()
         torch.cuda._sleep(1_000_000_000)  # half a second or more
         x.mul_(3)  # done long after the call below returns
         loss, new = step(w, x)

@@ -114,8 +114,9 @@ struct VerifyAutodiffPass : public megakernel::impl::TkVerifyAutodiffBase<Verify
       if (!arg || step.getResultRole(i) != Role::NewState)
         continue;
       updated.set(*arg);
-      bool unchanged = end->getOperand(i) == step.getArgument(*arg);
-      if (!loss || unchanged || !dependences.of(*loss).test(*arg))
+      // Its own old value, or another state's: states may change places.
+      bool isHandedOn = isa<BlockArgument>(end->getOperand(i));
+      if (!loss || isHandedOn || !dependences.of(*loss).test(*arg))
         continue;
       // Anything else that the loss reads can only have come in through a gradient.
       llvm::BitVector others = dependences.of(*loss);

@@ -8,7 +8,7 @@ def TkVerifyAutodiff : Pass<"tk-verify-autodiff", "::mlir::megakernel::StepOp"> 
     * there is at most one loss, and it is a scalar of floating-point type;
     * every returned gradient has its parameter's shape and element type, and the loss depends on that parameter;
     * every state argument has exactly one update;
-    * a state argument that the loss depends on and that is not returned unchanged is a trained parameter: its
+    * a state argument that the loss depends on and whose update is no unchanged argument is a trained parameter: its
       update depends on something else that the loss is computed from, which only a gradient can bring.
 
     Changes nothing. Fails with the path of the argument or result at fault; the step itself must change.

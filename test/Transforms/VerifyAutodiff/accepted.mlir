@@ -49,3 +49,13 @@ megakernel.step @average(%w: tensor<f32> {megakernel.role = #megakernel.role<sta
   %half = arith.mulf %w, %w : tensor<f32>
   megakernel.return %half : tensor<f32>
 }
+
+// CHECK-LABEL: megakernel.step @exchange
+megakernel.step @exchange(%w: tensor<f32> {megakernel.role = #megakernel.role<state>},
+                          %v: tensor<f32> {megakernel.role = #megakernel.role<state>})
+    -> (tensor<f32> {megakernel.role = #megakernel.role<loss>},
+        tensor<f32> {megakernel.role = #megakernel.role<new_state>, megakernel.updates = 0 : i64},
+        tensor<f32> {megakernel.role = #megakernel.role<new_state>, megakernel.updates = 1 : i64}) {
+  %loss = arith.mulf %w, %w : tensor<f32>
+  megakernel.return %loss, %v, %loss : tensor<f32>, tensor<f32>, tensor<f32>
+}

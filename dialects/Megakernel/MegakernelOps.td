@@ -255,19 +255,30 @@ def Megakernel_TileOp : Megakernel_Op<"tile", [AttrSizedOperandSegments, Isolate
     none. Tiles over the parallel dimensions are numbered row-major; tile `t` runs on CTA
     `(first_cta + t) mod grid`. A reduction dimension is walked in steps of its size by the CTA of the tile.
 
+    `prefetched` numbers the inputs that may be read before the barrier ahead of the phase, while other CTAs still work
+    on what comes before it.
+
     Constraints:
 
     * (T1) region arguments are tensors of the inputs' shapes and element types, yielded values those of the
       outputs;
     * (T2) `sizes` has one positive entry per dimension of the domain, `first_cta` is not negative;
     * (T3) the region fulfils F2, F3 and F4 of `megakernel.fused`;
-    * (T4) every output is a buffer or an output argument of the kernel.
+    * (T4) every output is a buffer or an output argument of the kernel;
+    * (T5) `prefetched` numbers inputs, in ascending order.
 
     Example: see `megakernel.kernel`.
   }];
   let arguments = (ins Variadic<AnyMemRef>:$inputs, Variadic<AnyMemRef>:$outputs,
                        DenseI64ArrayAttr:$sizes,
-                       DefaultValuedAttr<I64Attr, "0">:$first_cta);
+                       DefaultValuedAttr<I64Attr, "0">:$first_cta,
+                       OptionalAttr<DenseI64ArrayAttr>:$prefetched);
+  let extraClassDeclaration = [{
+    /// True where input `index` may be read before the barrier ahead of the phase.
+    bool isPrefetched(unsigned index) {
+      return getPrefetched() && ::llvm::is_contained(*getPrefetched(), index);
+    }
+  }];
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;

@@ -203,6 +203,13 @@ LogicalResult TileOp::verify() {
   }
   if (static_cast<int64_t>(getFirstCta()) < 0)
     return emitOpError() << "has first_cta " << static_cast<int64_t>(getFirstCta()) << ", expected none below 0 (T2)";
+  int64_t last = -1;
+  for (int64_t index : getPrefetched().value_or(ArrayRef<int64_t>())) {
+    if (index <= last || index >= static_cast<int64_t>(getInputs().size()))
+      return emitOpError() << "prefetches input " << index << ", expected inputs from 0 to "
+                           << static_cast<int64_t>(getInputs().size()) - 1 << " in ascending order (T5)";
+    last = index;
+  }
   return success();
 }
 

@@ -53,8 +53,12 @@ KernelAccesses::KernelAccesses(KernelOp kernel) : kernel(kernel) {
 }
 
 void KernelAccesses::addTile(TileOp tile, unsigned epoch) {
-  for (auto [index, input] : llvm::enumerate(tile.getInputs()))
+  for (auto [index, input] : llvm::enumerate(tile.getInputs())) {
+    // What may be read early may also be read in its phase.
+    if (tile.isPrefetched(index) && epoch > 0)
+      add(tile, input, /*isWrite=*/false, epoch - 1, /*ownElementOnly=*/false);
     add(tile, input, /*isWrite=*/false, epoch, readsOwnElementOnly(tile, index));
+  }
   for (Value output : tile.getOutputs())
     add(tile, output, /*isWrite=*/true, epoch, /*ownElementOnly=*/false);
 }

@@ -75,6 +75,11 @@ static bool readsLoop(linalg::GenericOp op, OpOperand *operand, unsigned loop) {
   return op.getMatchingIndexingMap(operand).isFunctionOfDim(loop);
 }
 
+std::pair<OpOperand *, OpOperand *> mlir::megakernel::operandsOf(linalg::GenericOp op, unsigned m) {
+  OpOperand *first = op.getDpsInputOperand(0), *second = op.getDpsInputOperand(1);
+  return readsLoop(op, first, m) ? std::pair(first, second) : std::pair(second, first);
+}
+
 ContractionGeometry::ContractionGeometry(const TileGeometry &geometry) : op(geometry.region.reduction) {
   FusedRegion region = geometry.region;
   ContractionLoops loops(region);
@@ -90,18 +95,15 @@ ContractionGeometry::ContractionGeometry(const TileGeometry &geometry) : op(geom
     chunkCounts.push_back(llvm::divideCeil(extents[loop], size));
     numChunks *= chunkCounts.back();
   }
-  aOperand = op.getDpsInputOperand(0);
-  bOperand = op.getDpsInputOperand(1);
-  if (!readsLoop(op, aOperand, mLoop))
-    std::swap(aOperand, bOperand);
+  std::tie(aOperand, bOperand) = operandsOf(op, mLoop);
 }
 
-ContractionPlan::ContractionPlan(const TileGeometry &geometry) : ContractionGeometry(geometry) {
+ContractionPlan::ContractionPlan(const TileGeometry &geometry, int64_t threads) : ContractionGeometry(geometry) {
   Type aType = getElementTypeOrSelf(aOperand->get().getType()), bType = getElementTypeOrSelf(bOperand->get().getType());
   onMatrixUnit = aType == bType && (aType.isBF16() || aType.isF16());
   auto place = [&](OpOperand *operand, unsigned loop, int64_t byteOffset) {
-    // ldmatrix reads either order, so the order of global memory is kept; threads read rows of m or n.
-    bool kInner = onMatrixUnit && contiguousLoop(op, operand) == kLoop;
+    // Both units read either order, so the order of global memory is kept: no store has to transpose.
+    bool kInner = contiguousLoop(op, operand) == kLoop;
     unsigned inner = kInner ? kLoop : loop, outer = kInner ? loop : kLoop;
     Type element = onMatrixUnit ? aType : Type(Float32Type::get(op.getContext()));
     // 16 bytes more per row put the rows that a warp reads together into different banks.
@@ -111,6 +113,10 @@ ContractionPlan::ContractionPlan(const TileGeometry &geometry) : ContractionGeom
   };
   a = place(aOperand, mLoop, 0);
   b = place(bOperand, nLoop, llvm::alignTo(a.bytes(), 16));
+  partialsOffset = llvm::alignTo(b.byteOffset + b.bytes(), 16);
+  int64_t m = sizeOf(mLoop), n = sizeOf(nLoop), k = sizeOf(kLoop);
+  layout = onMatrixUnit ? trainkernel::chooseWarpLayout(m, n, k, threads / 32)
+                        : trainkernel::chooseThreadLayout(m, n, k, threads);
 }
 
 int64_t mlir::megakernel::sharedBytesOf(const TileGeometry &geometry, int64_t threads) {
@@ -118,7 +124,7 @@ int64_t mlir::megakernel::sharedBytesOf(const TileGeometry &geometry, int64_t th
     return 0;
   FusedRegion region = geometry.region;
   if (region.isContraction())
-    return ContractionPlan(geometry).sharedBytes();
+    return ContractionPlan(geometry, threads).sharedBytes();
   // One partial result of at most eight bytes per thread and result.
   return threads * 8 * region.reduction->getNumResults();
 }

@@ -10,6 +10,7 @@
 
 #include "dialects/Megakernel/FusedRegion.h"
 #include "dialects/Megakernel/MegakernelDialect.h"
+#include "lib/Scheduling/ThreadLayout.h"
 
 namespace mlir::megakernel {
 
@@ -38,6 +39,9 @@ struct ContractionLoops {
   explicit ContractionLoops(FusedRegion &region);
   SmallVector<unsigned> batch, m, n, k;
 };
+
+/// The input operands of a contraction: the one over loop `m` first.
+std::pair<OpOperand *, OpOperand *> operandsOf(linalg::GenericOp op, unsigned m);
 
 /// The loop of `op` along which input `operand` is contiguous in the memory that it is read from.
 unsigned contiguousLoop(linalg::GenericOp op, OpOperand *operand);
@@ -70,14 +74,20 @@ struct SharedTile {
   int64_t bytes() const { return outer * pitch * element.getIntOrFloatBitWidth() / 8; }
 };
 
-/// A contraction tile on a GPU: which unit multiplies, and where the operands lie.
+/// A contraction tile on a GPU: which unit multiplies, how threads divide the work, and where the operands lie.
 struct ContractionPlan : ContractionGeometry {
-  explicit ContractionPlan(const TileGeometry &geometry);
+  ContractionPlan(const TileGeometry &geometry, int64_t threads);
 
-  int64_t sharedBytes() const { return b.byteOffset + b.bytes(); }
+  int64_t sharedBytes() const { return partialsOffset + layout.groups * partialsBytes(); }
+  /// Bytes of one group's partial sums in shared memory; none where there is only one group.
+  int64_t partialsBytes() const { return layout.groups == 1 ? 0 : sizeOf(mLoop) * partialsPitch() * 4; }
+  /// Elements from row to row; the padding puts the rows that a warp writes together into different banks.
+  int64_t partialsPitch() const { return sizeOf(nLoop) + 8; }
 
   bool onMatrixUnit;
+  trainkernel::ThreadLayout layout;
   SharedTile a, b;
+  int64_t partialsOffset;
 };
 
 /// Shared memory that a tile op needs on a GPU, in bytes.

@@ -97,11 +97,15 @@ static void buildSchedule(OpPassManager &pm, const ScheduleOptions &options) {
 namespace {
 struct CudaOptions : PassPipelineOptions<CudaOptions> {
   PassOptions::Option<std::string> arch{*this, "arch", llvm::cl::desc("sm_80 or sm_90a"), llvm::cl::init("sm_90a")};
+  PassOptions::Option<bool> profile{*this, "profile", llvm::cl::desc("record when phases and barriers end"),
+                                    llvm::cl::init(false)};
 };
 } // namespace
 
 static void buildLowerToCuda(OpPassManager &pm, const CudaOptions &options) {
-  pm.addPass(createConvertMegakernelToGPU());
+  ConvertMegakernelToGPUOptions toGPU;
+  toGPU.profile = options.profile;
+  pm.addPass(createConvertMegakernelToGPU(toGPU));
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
   pm.addPass(createLoopInvariantCodeMotionPass());

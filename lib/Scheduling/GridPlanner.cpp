@@ -22,7 +22,7 @@ static OpPlan planOp(const OpModel &op, const TargetFacts &target, int64_t proce
   if (op.kind == OpModel::Contraction) {
     plan.tile = chooseContractionTile(op.contraction, target, processors);
     plan.tiles = countTiles(op.contraction, plan.tile);
-    plan.tileTime = predictTileTime(op.contraction, plan.tile, target);
+    plan.tileTime = predictTileTime(op.contraction, plan.tile, target, std::min(plan.tiles, processors));
     return plan;
   }
   int64_t outputs = product(op.shape), perTile = pointwiseElements(target);

@@ -27,15 +27,14 @@ struct TargetFacts {
   int64_t sharedBytes;
   /// The largest cluster of CTAs, 1 where there are none.
   int64_t maxCluster;
-  /// Multiply-adds per microsecond and processor: on matrix units (bfloat16, float16) and in float32.
-  double matrixRate;
-  double scalarRate;
-  /// One step of 16 along k on a matrix unit cannot be faster than this, however small the tile is.
-  double matrixStep;
+  /// Multiply-adds per microsecond of a CPU's core; on a GPU the layout of the threads decides.
+  double multiplyRate;
+  /// Cycles per microsecond.
+  double clock;
   /// Time for one dependent round trip to where operands come from.
   double loadLatency;
-  /// Time per byte of a tile's operands.
-  double timePerByte;
+  /// Time per byte of a tile's operands: of one processor alone, and of all together, each byte counted.
+  double timePerByte, timePerByteOfAll;
   /// A barrier by scope.
   double ctaBarrier, clusterBarrier, gridBarrier;
   /// Launching one CTA or one cluster, and launching a cooperative grid.

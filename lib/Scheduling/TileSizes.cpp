@@ -1,6 +1,7 @@
 //===- TileSizes.cpp - how large tiles are --------------------------------===//
 
 #include "lib/Scheduling/TileSizes.h"
+#include "lib/Scheduling/ThreadLayout.h"
 #include "llvm/Support/MathExtras.h"
 
 #include <algorithm>
@@ -20,21 +21,33 @@ int64_t trainkernel::countTiles(const ContractionShape &shape, const Contraction
   return shape.batch * divideCeil(shape.m, tile.m) * divideCeil(shape.n, tile.n);
 }
 
-// A chain of dependent chunks of k: load, multiply. The last load's latency is the epilogue's.
-double trainkernel::predictTileTime(const ContractionShape &shape, const ContractionTile &tile,
-                                    const TargetFacts &target) {
-  double work = double(tile.m) * tile.n * tile.k;
-  double multiply = work / (shape.onMatrixUnits ? target.matrixRate : target.scalarRate);
-  if (shape.onMatrixUnits)
-    multiply = std::max(multiply, tile.k / 16 * target.matrixStep);
-  double bytes = double(tile.m + tile.n) * tile.k * shape.elementBytes;
-  double chunk = target.loadLatency + bytes * target.timePerByte + multiply;
-  return target.loadLatency + divideCeil(shape.k, tile.k) * chunk;
+static ThreadLayout layoutOf(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target) {
+  return shape.onMatrixUnits ? chooseWarpLayout(tile.m, tile.n, tile.k, target.threads / 32)
+                             : chooseThreadLayout(tile.m, tile.n, tile.k, target.threads);
 }
 
-static int64_t sharedBytes(const ContractionShape &shape, const ContractionTile &tile) {
+// Chunks of k follow each other: load, multiply. A thread has 16 vectors of 16 bytes on their way at once.
+double trainkernel::predictTileTime(const ContractionShape &shape, const ContractionTile &tile,
+                                    const TargetFacts &target, int64_t busy) {
+  double perByte = std::max(target.timePerByte, busy * target.timePerByteOfAll);
+  double operands = (double(tile.m) * shape.aBytes + double(tile.n) * shape.bBytes) * shape.k;
+  double results = double(tile.m) * tile.n * shape.resultBytes;
+  double transfer = (operands + results) * perByte;
+  int64_t chunks = divideCeil(shape.k, tile.k);
+  if (target.kind == TargetKind::Cpu)
+    return target.loadLatency + chunks * target.loadLatency + transfer +
+           double(tile.m) * tile.n * shape.k / target.multiplyRate;
+  int64_t vectors = (tile.m + tile.n) * tile.k * (shape.onMatrixUnits ? 2 : 4) / 16;
+  int64_t batches = divideCeil(vectors, 16 * target.threads);
+  double multiply = layoutOf(shape, tile, target).cycles / target.clock;
+  return chunks * (batches * target.loadLatency + multiply + 2 * target.ctaBarrier) + transfer + target.loadLatency / 2;
+}
+
+static int64_t sharedBytes(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target) {
   int64_t bytes = shape.onMatrixUnits ? 2 : 4, padding = 16;
-  return (tile.m + tile.n) * (tile.k * bytes + padding) + tile.k * 2 * padding;
+  int64_t groups = layoutOf(shape, tile, target).groups;
+  return (tile.m + tile.n) * (tile.k * bytes + padding) + tile.k * 2 * padding +
+         (groups == 1 ? 0 : groups * tile.m * (tile.n + 8) * 4);
 }
 
 ContractionTile trainkernel::chooseContractionTile(const ContractionShape &shape, const TargetFacts &target,
@@ -47,7 +60,7 @@ ContractionTile trainkernel::chooseContractionTile(const ContractionShape &shape
     columns = {32, 64};
     depths = {std::min<int64_t>(256, shape.k)};
   } else {
-    rows = columns = {16, 32, 64};
+    rows = columns = {16, 32, 64, 128};
     for (int64_t depth = shape.onMatrixUnits ? 64 : 32; depth <= 512; depth *= 2)
       depths.push_back(std::min<int64_t>(depth, llvm::alignTo(shape.k, 16)));
   }
@@ -57,8 +70,9 @@ ContractionTile trainkernel::chooseContractionTile(const ContractionShape &shape
     for (int64_t n : columns)
       for (int64_t k : depths) {
         ContractionTile tile{m, n, k};
-        double time = divideCeil(countTiles(shape, tile), processors) * predictTileTime(shape, tile, target);
-        if (time < bestTime && (isCpu || sharedBytes(shape, tile) <= target.sharedBytes)) {
+        int64_t tiles = countTiles(shape, tile), busy = std::min(tiles, processors);
+        double time = divideCeil(tiles, processors) * predictTileTime(shape, tile, target, busy);
+        if (time < bestTime && (isCpu || sharedBytes(shape, tile, target) <= target.sharedBytes)) {
           bestTime = time;
           best = tile;
         }

@@ -14,8 +14,9 @@ using Sizes = llvm::SmallVector<int64_t>;
 /// A contraction, as the tile planner sees it: batch dimensions, then m, n and k.
 struct ContractionShape {
   int64_t batch = 1, m = 1, n = 1, k = 1;
-  /// Bytes of an operand element, and whether matrix units take it.
-  int64_t elementBytes = 4;
+  /// Bytes in memory behind an element of each operand and of the result; a prologue may read more or wider ones.
+  int64_t aBytes = 4, bBytes = 4, resultBytes = 4;
+  /// Whether matrix units multiply.
   bool onMatrixUnits = false;
 };
 
@@ -25,8 +26,9 @@ struct ContractionTile {
 
 int64_t countTiles(const ContractionShape &shape, const ContractionTile &tile);
 
-/// Time that one processor takes for one tile, in microseconds.
-double predictTileTime(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target);
+/// Time that one of `busy` processors takes for one tile, in microseconds.
+double predictTileTime(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target,
+                       int64_t busy);
 
 /// The tile with the least predicted time where `processors` CTAs work on the product.
 ContractionTile chooseContractionTile(const ContractionShape &shape, const TargetFacts &target, int64_t processors);

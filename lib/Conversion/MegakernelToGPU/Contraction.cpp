@@ -13,9 +13,8 @@ namespace {
 class ContractionEmitter {
 public:
   ContractionEmitter(const CtaContext &context, TileDomain &domain)
-      : context(context), domain(domain), plan(domain), builder(context.builder), loc(plan.op->getLoc()),
-        math(builder, loc), unit(plan.onMatrixUnit ? createMatrixUnit(context, plan) : createThreadFma(context, plan)) {
-  }
+      : context(context), domain(domain), plan(domain, context.threads), builder(context.builder),
+        loc(plan.op->getLoc()), math(builder, loc), unit(createUnit(context, plan)) {}
 
   LogicalResult run() {
     std::string fault = unit->check();
@@ -27,11 +26,18 @@ public:
       initial = unit->initialAccumulators();
       locateResults(origin);
       FailureOr<SmallVector<Value>> accumulators = multiplyChunks(origin);
-      return failed(accumulators) ? failure() : finish(*accumulators);
+      if (failed(accumulators) || failed(unit->meet(*accumulators)))
+        return failure();
+      return finish(*accumulators);
     });
   }
 
 private:
+  static std::unique_ptr<MultiplyUnit> createUnit(const CtaContext &context, const ContractionPlan &plan) {
+    auto unit = plan.onMatrixUnit ? createMatrixUnit(context, plan) : createThreadFma(context, plan);
+    return plan.layout.groups == 1 ? std::move(unit) : createPartialSums(context, plan, std::move(unit));
+  }
+
   FailureOr<SmallVector<Value>> multiplyChunks(ArrayRef<LaneIndex> origin) {
     if (plan.numChunks == 1)
       return multiplyChunk(origin, math.constant(0), initial);
@@ -53,8 +59,7 @@ private:
     SmallVector<Value> chunkAt = math.delinearize(chunk, plan.chunkCounts);
     for (auto [loop, coordinate] : llvm::zip(domain.region.reductionLoops, chunkAt))
       base[loop] = {math.mul(coordinate, plan.sizeOf(loop)), 0, plan.sizeOf(loop)};
-    if (failed(stage(context, domain, plan, plan.aOperand, plan.a, aMemory, base)) ||
-        failed(stage(context, domain, plan, plan.bOperand, plan.b, bMemory, base)))
+    if (failed(stageOperands(context, domain, plan, aMemory, bMemory, base)))
       return failure();
     context.barrier(loc);
     SmallVector<Value> next = unit->multiply(aMemory, bMemory, accumulators);
@@ -93,14 +98,18 @@ private:
   }
 
   LogicalResult finish(ValueRange accumulators) {
-    return context.when(loc, unit->hasResults(), [&]() -> LogicalResult {
-      for (auto [index, result] : llvm::enumerate(results)) {
-        Value values = unit->resultValues(accumulators, index);
-        if (failed(context.when(loc, result.inBounds, [&] { return finishElements(result, values); })))
-          return failure();
-      }
-      return success();
-    });
+    for (auto [index, result] : llvm::enumerate(results)) {
+      Value holds = unit->hasResults(index);
+      if (result.inBounds)
+        holds = math.both(holds, result.inBounds);
+      if (failed(context.when(loc, holds,
+                              [&] { return finishElements(result, unit->resultValues(accumulators, index)); })))
+        return failure();
+    }
+    // The next tile's operands take the place of the partial sums.
+    if (plan.layout.groups > 1)
+      context.barrier(loc);
+    return success();
   }
 
   LogicalResult finishElements(Result &result, Value values) {

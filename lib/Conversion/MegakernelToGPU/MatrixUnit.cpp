@@ -22,10 +22,8 @@ class MatrixUnit : public MultiplyUnit {
 public:
   MatrixUnit(const CtaContext &context, const ContractionPlan &plan)
       : context(context), plan(plan), builder(context.builder), loc(plan.op->getLoc()), math(builder, loc) {
-    int64_t rowBlocks = plan.sizeOf(plan.mLoop) / 16, columnBlocks = plan.sizeOf(plan.nLoop) / 8;
-    chooseWarpGrid(rowBlocks, columnBlocks);
-    mBlocks = rowBlocks / std::max<int64_t>(1, warpRows);
-    nBlocks = columnBlocks / std::max<int64_t>(1, warpColumns);
+    mBlocks = plan.sizeOf(plan.mLoop) / 16 / plan.layout.rows;
+    nBlocks = plan.sizeOf(plan.nLoop) / 8 / plan.layout.columns;
   }
 
   std::string check() const override {
@@ -58,7 +56,8 @@ public:
     return SmallVector<Value>(branch.getResults());
   }
 
-  Value hasResults() override { return isActive; }
+  Value hasResults(size_t) override { return isActive; }
+  Value group() override { return warpGroup; }
 
   // A lane holds two neighbours along n in rows lane / 4 and lane / 4 + 8 of each 16x8 block.
   SmallVector<std::pair<Value, Value>> resultPlaces() override {
@@ -80,26 +79,14 @@ public:
   }
 
 private:
-  // As many of the CTA's warps as there are blocks for, as square as can be.
-  void chooseWarpGrid(int64_t rowBlocks, int64_t columnBlocks) {
-    int64_t warps = context.threads / 32;
-    auto score = [](int64_t rows, int64_t columns) { return rows * columns * 64 - std::abs(rows * 2 - columns); };
-    for (int64_t rows = 1; rows <= warps; rows *= 2)
-      for (int64_t columns = 1; rows * columns <= warps; columns *= 2)
-        if (rowBlocks % rows == 0 && columnBlocks % columns == 0 &&
-            score(rows, columns) > score(warpRows, warpColumns)) {
-          warpRows = rows;
-          warpColumns = columns;
-        }
-  }
-
   void locateWarp() {
+    const trainkernel::ThreadLayout &layout = plan.layout;
     Value warp = math.div(context.thread, 32);
     lane = math.rem(context.thread, 32);
-    int64_t used = warpRows * warpColumns;
-    isActive = used * 32 < context.threads ? math.less(warp, used) : Value();
-    warpM = math.mul(math.rem(math.div(warp, warpColumns), warpRows), mBlocks * 16);
-    warpN = math.mul(math.rem(warp, warpColumns), nBlocks * 8);
+    isActive = layout.used() * 32 < context.threads ? math.less(warp, layout.used()) : Value();
+    warpGroup = math.rem(math.div(warp, layout.perGroup()), layout.groups);
+    warpM = math.mul(math.rem(math.div(warp, layout.columns), layout.rows), mBlocks * 16);
+    warpN = math.mul(math.rem(warp, layout.columns), nBlocks * 8);
   }
 
   // One ldmatrix: `tiles` 8x8 blocks, one register each. Lane l gives the address of row l % 8 of block l / 8; blocks
@@ -164,15 +151,17 @@ private:
   // Fully unrolled, a deep chunk would be more code than it is worth.
   SmallVector<Value> multiplyActive(Value aTile, Value bTile, ValueRange accumulators) {
     constexpr int64_t unrolled = 64;
-    int64_t depth = plan.sizeOf(plan.kLoop);
+    int64_t depth = plan.sizeOf(plan.kLoop) / plan.layout.groups;
+    Value start = math.mul(warpGroup, depth);
     if (depth <= 2 * unrolled || depth % unrolled != 0)
-      return multiplySteps(aTile, bTile, math.constant(0), depth, accumulators);
+      return multiplySteps(aTile, bTile, start, depth, accumulators);
     auto loop =
         scf::ForOp::create(builder, loc, math.constant(0), math.constant(depth), math.constant(unrolled), accumulators);
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointToStart(loop.getBody());
-    scf::YieldOp::create(builder, loc,
-                         multiplySteps(aTile, bTile, loop.getInductionVar(), unrolled, loop.getRegionIterArgs()));
+    scf::YieldOp::create(
+        builder, loc,
+        multiplySteps(aTile, bTile, math.add(start, loop.getInductionVar()), unrolled, loop.getRegionIterArgs()));
     return SmallVector<Value>(loop.getResults());
   }
 
@@ -183,8 +172,14 @@ private:
       SmallVector<SmallVector<Value>> aFragments, bFragments;
       for (int64_t i = 0; i < mBlocks; ++i)
         aFragments.push_back(loadFragment(aTile, plan.a, math.add(warpM, i * 16), k, 4, /*downFirst=*/true));
-      for (int64_t j = 0; j < nBlocks; ++j)
-        bFragments.push_back(loadFragment(bTile, plan.b, math.add(warpN, j * 8), k, 2, /*downFirst=*/false));
+      for (int64_t j = 0; j < nBlocks; j += 2) {
+        // Two blocks at once where there are two.
+        int64_t blocks = std::min<int64_t>(2, nBlocks - j);
+        SmallVector<Value> loaded =
+            loadFragment(bTile, plan.b, math.add(warpN, j * 8), k, 2 * blocks, /*downFirst=*/false);
+        for (int64_t block = 0; block < blocks; ++block)
+          bFragments.push_back({loaded[2 * block], loaded[2 * block + 1]});
+      }
       for (int64_t i = 0; i < mBlocks; ++i)
         for (int64_t j = 0; j < nBlocks; ++j) {
           Value &sum = result[i * nBlocks + j];
@@ -199,8 +194,8 @@ private:
   OpBuilder &builder;
   Location loc;
   IndexMath math;
-  int64_t warpRows = 1, warpColumns = 1, mBlocks, nBlocks;
-  Value lane, warpM, warpN, isActive;
+  int64_t mBlocks, nBlocks;
+  Value lane, warpGroup, warpM, warpN, isActive;
 };
 } // namespace
 

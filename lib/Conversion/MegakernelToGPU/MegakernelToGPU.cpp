@@ -4,6 +4,7 @@
 
 #include "lib/Conversion/Common/Describe.h"
 #include "lib/Conversion/MegakernelToGPU/CtaContext.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -22,7 +23,7 @@ using namespace mlir::megakernel;
 namespace {
 class KernelLowering {
 public:
-  explicit KernelLowering(KernelOp kernel) : kernel(kernel), builder(kernel) {}
+  KernelLowering(KernelOp kernel, bool profile) : kernel(kernel), builder(kernel), profile(profile) {}
 
   LogicalResult run() {
     if (!kernel.getTarget().value_or("sm").starts_with("sm"))
@@ -41,6 +42,7 @@ public:
     if (failed(describeKernel(kernel->getParentOfType<ModuleOp>(), kernel, sharedBytes, workspaceBytes())))
       return failure();
     createFunction();
+    recordTime(kernel.getLoc());
     for (Operation &op : kernel.getBody().front())
       if (failed(lower(op)))
         return failure();
@@ -49,13 +51,22 @@ public:
   }
 
 private:
-  int64_t workspaceBytes() { return barrierStateBytes + kernel.getArenaBytes().value_or(0); }
+  // The times of a profile follow the arena.
+  int64_t profileOffset() { return llvm::alignTo(barrierStateBytes + kernel.getArenaBytes().value_or(0), 8); }
+  int64_t numEvents() {
+    auto isEvent = [](Operation &op) { return isa<PhaseOp, BarrierOp>(op); };
+    return profile ? 1 + llvm::count_if(kernel.getBody().front(), isEvent) : 0;
+  }
+  int64_t workspaceBytes() { return profileOffset() + numEvents() * kernel.getGrid() * 8; }
   void createFunction();
   LogicalResult lower(Operation &op);
   LogicalResult lowerTile(TileOp tile);
+  void recordTime(Location loc);
 
   KernelOp kernel;
   OpBuilder builder;
+  bool profile;
+  int64_t recorded = 0;
   IRMapping buffers;
   std::optional<CtaContext> context;
 };
@@ -102,12 +113,14 @@ LogicalResult KernelLowering::lower(Operation &op) {
   }
   if (auto barrier = dyn_cast<BarrierOp>(op)) {
     emitBarrier(*context, barrier);
+    recordTime(loc);
     return success();
   }
   if (auto phase = dyn_cast<PhaseOp>(op)) {
     for (auto tile : phase.getBody().front().getOps<TileOp>())
       if (failed(lowerTile(tile)))
         return failure();
+    recordTime(loc);
     return success();
   }
   if (isa<ReturnOp>(op)) {
@@ -118,6 +131,23 @@ LogicalResult KernelLowering::lower(Operation &op) {
     return op.emitError("commit is not resolved, expected 'tk-commit-state' to have run");
   builder.clone(op, buffers);
   return success();
+}
+
+void KernelLowering::recordTime(Location loc) {
+  if (!profile)
+    return;
+  IndexMath math = context->math(loc);
+  // Not before all threads have arrived.
+  context->barrier(loc);
+  Value isFirst = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, context->thread, math.constant(0));
+  (void)context->when(loc, isFirst, [&] {
+    Value time = NVVM::GlobalTimerOp::create(builder, loc, builder.getI64Type());
+    auto type = MemRefType::get({numEvents(), context->grid}, builder.getI64Type());
+    Value times = memref::ViewOp::create(builder, loc, type, context->workspace, math.constant(profileOffset()), {});
+    memref::StoreOp::create(builder, loc, time, times, ValueRange{math.constant(recorded), context->cta});
+    return success();
+  });
+  ++recorded;
 }
 
 LogicalResult KernelLowering::lowerTile(TileOp tile) {
@@ -134,10 +164,12 @@ LogicalResult KernelLowering::lowerTile(TileOp tile) {
 
 namespace {
 struct ConvertMegakernelToGPUPass : public megakernel::impl::ConvertMegakernelToGPUBase<ConvertMegakernelToGPUPass> {
+  using ConvertMegakernelToGPUBase::ConvertMegakernelToGPUBase;
+
   void runOnOperation() override {
     getOperation()->setAttr(gpu::GPUDialect::getContainerModuleAttrName(), UnitAttr::get(&getContext()));
     for (auto kernel : llvm::make_early_inc_range(getOperation().getOps<KernelOp>()))
-      if (failed(KernelLowering(kernel).run()))
+      if (failed(KernelLowering(kernel, profile).run()))
         return signalPassFailure();
   }
 };

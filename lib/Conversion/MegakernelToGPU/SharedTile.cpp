@@ -27,9 +27,20 @@ public:
     lanes = commonPowerOfTwo(16 / bytes, {plan.extentOf(readLoop), plan.sizeOf(readLoop)});
   }
 
-  LogicalResult run() {
-    int64_t runs = plan.sizeOf(readLoop) / lanes;
-    return context.forEachItem(loc, runs * plan.sizeOf(otherLoop), [&](Value item) -> LogicalResult {
+  /// Vectors that each thread brings in.
+  int64_t itemsPerThread() const { return llvm::divideCeil(numItems(), context.threads); }
+
+  /// Brings in the thread's items number `first` (a value, or null for 0) + `offset` and following: all loads are
+  /// issued before the first of their values is needed.
+  LogicalResult load(Value first, int64_t offset, int64_t count) {
+    loaded.clear();
+    for (int64_t i = 0; i < count; ++i) {
+      Value number = first ? math.add(first, offset + i) : math.constant(offset + i);
+      Value item = math.add(context.thread, math.mul(number, context.threads));
+      // Threads past the end bring the last one in again.
+      if (numItems() % context.threads != 0)
+        item = math.min(item, math.constant(numItems() - 1));
+      int64_t runs = plan.sizeOf(readLoop) / lanes;
       Value other = math.div(item, runs), read = math.mul(math.rem(item, runs), lanes);
       SmallVector<LaneIndex> loops(base);
       loops[otherLoop] = {math.add(base[otherLoop].base, other), 0, 1};
@@ -37,12 +48,18 @@ public:
       Value value = guardedElements(loops);
       if (!value)
         return failure();
+      loaded.push_back({value, other, read});
+    }
+    return success();
+  }
+
+  void store() {
+    for (auto &[value, other, read] : loaded)
       store(value, other, read);
-      return success();
-    });
   }
 
 private:
+  int64_t numItems() const { return plan.sizeOf(readLoop) / lanes * plan.sizeOf(otherLoop); }
   Value elements(ArrayRef<LaneIndex> loops) {
     ElementEmitter emitter(builder, domain.tile, lanes);
     SmallVector<LaneIndex> indices;
@@ -63,25 +80,22 @@ private:
     return arith::ExtFOp::create(builder, loc, type, value);
   }
 
-  // Zero outside of the domain, so that it adds nothing to the product.
-  Value guardedElements(ArrayRef<LaneIndex> loops) {
+  // Zero outside of the domain, so that it adds nothing to the product. A branch would keep loads apart, so what is
+  // outside is read at the edge instead and thrown away.
+  Value guardedElements(SmallVector<LaneIndex> &loops) {
     Value inside;
-    for (unsigned loop : {readLoop, otherLoop})
-      if (plan.extentOf(loop) % plan.sizeOf(loop) != 0)
-        inside = math.both(inside, math.less(loops[loop].base, plan.extentOf(loop)));
-    if (!inside)
-      return elements(loops);
-    Type type = lanes > 1 ? Type(VectorType::get(lanes, tile.element)) : tile.element;
-    auto branch = scf::IfOp::create(builder, loc, type, inside, /*withElseRegion=*/true);
-    OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(branch.thenBlock());
+    for (unsigned loop : {readLoop, otherLoop}) {
+      int64_t extent = plan.extentOf(loop);
+      if (extent % plan.sizeOf(loop) == 0)
+        continue;
+      inside = math.both(inside, math.less(loops[loop].base, extent));
+      loops[loop].base = math.min(loops[loop].base, math.constant(extent - (loop == readLoop ? lanes : 1)));
+    }
     Value value = elements(loops);
-    if (!value)
-      return nullptr;
-    scf::YieldOp::create(builder, loc, value);
-    builder.setInsertionPointToStart(branch.elseBlock());
-    scf::YieldOp::create(builder, loc, Value(arith::ConstantOp::create(builder, loc, builder.getZeroAttr(type))));
-    return branch.getResult(0);
+    if (!inside || !value)
+      return value;
+    Value zero = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(value.getType()));
+    return arith::SelectOp::create(builder, loc, inside, value, zero);
   }
 
   void store(Value value, Value other, Value read) {
@@ -104,11 +118,43 @@ private:
   IndexMath math;
   unsigned readLoop, otherLoop;
   int64_t lanes;
+  /// What was brought in, and its place in the tile.
+  SmallVector<std::tuple<Value, Value, Value>> loaded;
 };
 } // namespace
 
-LogicalResult mlir::megakernel::stage(const CtaContext &context, TileDomain &domain, const ContractionPlan &plan,
-                                      OpOperand *operand, const SharedTile &tile, Value memory,
-                                      ArrayRef<LaneIndex> base) {
-  return Stager(context, domain, plan, operand, tile, memory, base).run();
+// Vectors of 16 bytes that a thread may have on their way at once.
+static constexpr int64_t maxInFlight = 16;
+
+static LogicalResult stageInBatches(const CtaContext &context, Location loc, Stager &stager) {
+  IndexMath math = context.math(loc);
+  int64_t items = stager.itemsPerThread(), whole = items / maxInFlight * maxInFlight;
+  if (whole > 0) {
+    auto loop =
+        scf::ForOp::create(context.builder, loc, math.constant(0), math.constant(whole), math.constant(maxInFlight));
+    OpBuilder::InsertionGuard guard(context.builder);
+    context.builder.setInsertionPointToStart(loop.getBody());
+    if (failed(stager.load(loop.getInductionVar(), 0, maxInFlight)))
+      return failure();
+    stager.store();
+  }
+  if (failed(stager.load(nullptr, whole, items - whole)))
+    return failure();
+  stager.store();
+  return success();
+}
+
+LogicalResult mlir::megakernel::stageOperands(const CtaContext &context, TileDomain &domain,
+                                              const ContractionPlan &plan, Value aMemory, Value bMemory,
+                                              ArrayRef<LaneIndex> base) {
+  Stager a(context, domain, plan, plan.aOperand, plan.a, aMemory, base);
+  Stager b(context, domain, plan, plan.bOperand, plan.b, bMemory, base);
+  Location loc = plan.op->getLoc();
+  if (a.itemsPerThread() + b.itemsPerThread() > maxInFlight)
+    return failed(stageInBatches(context, loc, a)) ? failure() : stageInBatches(context, loc, b);
+  if (failed(a.load(nullptr, 0, a.itemsPerThread())) || failed(b.load(nullptr, 0, b.itemsPerThread())))
+    return failure();
+  a.store();
+  b.store();
+  return success();
 }

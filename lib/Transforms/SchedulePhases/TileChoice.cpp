@@ -17,6 +17,25 @@ static int64_t bytesOf(ValueRange values) {
   return bytes;
 }
 
+// Bytes in memory behind one element of an operand: those of every region argument that is about as large.
+static int64_t bytesBehind(Value value, int64_t elements) {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  if (!type || type.getNumElements() * 2 <= elements)
+    return 0;
+  Operation *op = value.getDefiningOp();
+  if (!op)
+    return std::max<int64_t>(1, type.getElementTypeBitWidth() / 8);
+  int64_t bytes = 0;
+  for (Value operand : op->getOperands())
+    bytes += bytesBehind(operand, elements);
+  return bytes;
+}
+
+static int64_t bytesBehind(OpOperand *operand) {
+  Value value = operand->get();
+  return bytesBehind(value, cast<RankedTensorType>(value.getType()).getNumElements());
+}
+
 static ContractionShape contractionShape(FusedRegion &region) {
   ContractionLoops loops(region);
   SmallVector<int64_t> ranges = region.reduction.getStaticLoopRanges();
@@ -34,7 +53,12 @@ static ContractionShape contractionShape(FusedRegion &region) {
   shape.m = ranges[loops.m.back()];
   shape.n = ranges[loops.n.back()];
   shape.k = extent(loops.k);
-  shape.elementBytes = element.getIntOrFloatBitWidth() / 8;
+  auto [a, b] = operandsOf(region.reduction, loops.m.back());
+  shape.aBytes = bytesBehind(a);
+  shape.bBytes = bytesBehind(b);
+  shape.resultBytes = 0;
+  for (Value value : region.yielded)
+    shape.resultBytes += std::max<int64_t>(1, getElementTypeOrSelf(value.getType()).getIntOrFloatBitWidth() / 8);
   shape.onMatrixUnits = element.getIntOrFloatBitWidth() == 16;
   return shape;
 }

@@ -1,0 +1,72 @@
+//===- ThreadLayout.cpp - how threads divide a contraction tile -----------===//
+
+#include "lib/Scheduling/ThreadLayout.h"
+
+#include "llvm/Support/MathExtras.h"
+
+#include <algorithm>
+#include <limits>
+
+using namespace trainkernel;
+
+// Shared memory moves 128 bytes a cycle, to and from all warps of an SM together.
+static constexpr double sharedBytesPerCycle = 128;
+// A barrier of the CTA and a round trip to shared memory.
+static constexpr double meetingCycles = 90;
+static constexpr int64_t schedulers = 4;
+
+// Each group writes its sums and all of them are read once more.
+static double meetingTime(int64_t m, int64_t n, int64_t groups) {
+  return groups == 1 ? 0 : meetingCycles + 2.0 * m * n * 4 * groups / sharedBytesPerCycle;
+}
+
+static double warpCycles(int64_t m, int64_t n, int64_t k, const ThreadLayout &layout) {
+  // The chain through one accumulator, and the issue rate of a scheduler.
+  constexpr double stepLatency = 18, stepIssue = 8;
+  int64_t rowBlocks = m / 16 / layout.rows, columnBlocks = n / 8 / layout.columns;
+  double steps = double(k) / 16 / layout.groups;
+  double warpsPerScheduler = llvm::divideCeil(layout.used(), schedulers);
+  double multiply = std::max(stepLatency, stepIssue * warpsPerScheduler * rowBlocks * columnBlocks);
+  double fragments = (rowBlocks * 16 + columnBlocks * 8) * 16 * 2 * layout.used() / sharedBytesPerCycle;
+  return 40 + steps * std::max(multiply, fragments);
+}
+
+static double threadCycles(int64_t m, int64_t n, int64_t k, const ThreadLayout &layout) {
+  int64_t perThreadM = m / layout.rows, perThreadN = n / layout.columns;
+  double steps = double(k) / layout.groups;
+  double warpsPerScheduler = llvm::divideCeil(layout.used(), 32 * schedulers);
+  double multiply = std::max(4.0, warpsPerScheduler * perThreadM * perThreadN);
+  // A warp's load takes a cycle for each 128 bytes that its threads want, repeats included for the wider operand.
+  double loads =
+      llvm::divideCeil(layout.used(), 32) * (llvm::divideCeil(perThreadM, 4) + llvm::divideCeil(perThreadN, 4)) * 2;
+  return 40 + steps * std::max(multiply, loads);
+}
+
+template <typename Cycles>
+static ThreadLayout choose(int64_t rowUnits, int64_t columnUnits, int64_t depthUnits, int64_t workers,
+                           int64_t maxPerWorker, int64_t m, int64_t n, int64_t k, Cycles cyclesOf) {
+  ThreadLayout best;
+  best.cycles = std::numeric_limits<double>::infinity();
+  for (int64_t rows = 1; rows <= workers; rows *= 2)
+    for (int64_t columns = 1; rows * columns <= workers; columns *= 2)
+      for (int64_t groups = 1; rows * columns * groups <= workers; groups *= 2) {
+        if (rowUnits % rows != 0 || columnUnits % columns != 0 || depthUnits % groups != 0)
+          continue;
+        // What one worker holds must fit its registers.
+        if (rowUnits / rows * (columnUnits / columns) > maxPerWorker)
+          continue;
+        ThreadLayout layout{rows, columns, groups};
+        layout.cycles = cyclesOf(m, n, k, layout) + meetingTime(m, n, groups);
+        if (layout.cycles < best.cycles)
+          best = layout;
+      }
+  return best;
+}
+
+ThreadLayout trainkernel::chooseWarpLayout(int64_t m, int64_t n, int64_t k, int64_t warps) {
+  return choose(m / 16, n / 8, std::max<int64_t>(1, k / 16), warps, /*maxPerWorker=*/16, m, n, k, warpCycles);
+}
+
+ThreadLayout trainkernel::chooseThreadLayout(int64_t m, int64_t n, int64_t k, int64_t threads) {
+  return choose(m, n, k, threads, /*maxPerWorker=*/32, m, n, k, threadCycles);
+}

@@ -1,0 +1,33 @@
+//===- ThreadLayout.h - how threads divide a contraction tile ---*- C++ -*-===//
+//
+// A small tile has fewer results than a CTA has threads for. The threads then form groups that each multiply a part
+// of k, and the partial sums of the groups meet in shared memory.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TRAINKERNEL_LIB_SCHEDULING_THREADLAYOUT_H
+#define TRAINKERNEL_LIB_SCHEDULING_THREADLAYOUT_H
+
+#include <cstdint>
+
+namespace trainkernel {
+
+/// Workers (warps on a matrix unit, else threads) along m, n and k.
+struct ThreadLayout {
+  int64_t rows = 1, columns = 1, groups = 1;
+  /// Predicted time of one pass over k, the meeting of the groups included, in cycles.
+  double cycles = 0;
+
+  int64_t perGroup() const { return rows * columns; }
+  int64_t used() const { return perGroup() * groups; }
+};
+
+/// The fastest layout of `warps` warps for m16n8k16 steps over a tile of m x n with `k` staged elements.
+ThreadLayout chooseWarpLayout(int64_t m, int64_t n, int64_t k, int64_t warps);
+
+/// The fastest layout of `threads` threads for float32 multiply-adds.
+ThreadLayout chooseThreadLayout(int64_t m, int64_t n, int64_t k, int64_t threads);
+
+} // namespace trainkernel
+
+#endif

@@ -273,6 +273,10 @@ def Megakernel_TileOp : Megakernel_Op<"tile", [AttrSizedOperandSegments, Isolate
                        DenseI64ArrayAttr:$sizes,
                        DefaultValuedAttr<I64Attr, "0">:$first_cta,
                        OptionalAttr<DenseI64ArrayAttr>:$prefetched);
+  let builders = [OpBuilder<(ins "::mlir::ValueRange":$inputs, "::mlir::ValueRange":$outputs,
+                             "::llvm::ArrayRef<int64_t>":$sizes), [{
+    build($_builder, $_state, inputs, outputs, sizes, /*first_cta=*/0, /*prefetched=*/nullptr);
+  }]>];
   let extraClassDeclaration = [{
     /// True where input `index` may be read before the barrier ahead of the phase.
     bool isPrefetched(unsigned index) {

@@ -128,3 +128,17 @@ int64_t mlir::megakernel::sharedBytesOf(const TileGeometry &geometry, int64_t th
   // One partial result of at most eight bytes per thread and result.
   return threads * 8 * region.reduction->getNumResults();
 }
+
+SharedLayout::SharedLayout(PhaseOp phase, int64_t threads, int64_t limit) {
+  int64_t largest = 0, end = 0;
+  for (auto tile : phase.getBody().front().getOps<TileOp>()) {
+    int64_t needed = llvm::alignTo(sharedBytesOf(TileGeometry(tile), threads), 16);
+    offsets.push_back(end);
+    end += needed;
+    largest = std::max(largest, needed);
+  }
+  isDisjoint = end <= limit;
+  bytes = isDisjoint ? end : largest;
+  if (!isDisjoint)
+    offsets.assign(offsets.size(), 0);
+}

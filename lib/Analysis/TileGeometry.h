@@ -93,6 +93,16 @@ struct ContractionPlan : ContractionGeometry {
 /// Shared memory that a tile op needs on a GPU, in bytes.
 int64_t sharedBytesOf(const TileGeometry &geometry, int64_t threads);
 
+/// Where the shared memory of each tile op of a phase starts.
+struct SharedLayout {
+  /// The ops lie behind one another where that fits into `limit` bytes; else each has all of it, one after the other.
+  SharedLayout(PhaseOp phase, int64_t threads, int64_t limit);
+
+  SmallVector<int64_t> offsets;
+  int64_t bytes = 0;
+  bool isDisjoint;
+};
+
 } // namespace mlir::megakernel
 
 #endif

@@ -18,6 +18,7 @@
 #include "lib/Transforms/InsertBarriers/InsertBarriers.h"
 #include "lib/Transforms/NormalizeNumerics/NormalizeNumerics.h"
 #include "lib/Transforms/PlanBuffers/PlanBuffers.h"
+#include "lib/Transforms/PrefetchInputs/PrefetchInputs.h"
 #include "lib/Transforms/SchedulePhases/SchedulePhases.h"
 #include "lib/Transforms/SplitReductions/SplitReductions.h"
 #include "lib/Transforms/VerifyAutodiff/VerifyAutodiff.h"
@@ -91,6 +92,8 @@ static void buildSchedule(OpPassManager &pm, const ScheduleOptions &options) {
   // Barriers before buffers: memory is reused only across a barrier.
   pm.addNestedPass<KernelOp>(createTkInsertBarriers());
   pm.addNestedPass<KernelOp>(createTkPlanBuffers());
+  // After buffers: an input may share its memory with what is written just before.
+  pm.addNestedPass<KernelOp>(createTkPrefetchInputs());
   pm.addNestedPass<KernelOp>(createTkCheckSchedule());
 }
 

@@ -16,6 +16,7 @@
 #include "lib/Transforms/InsertBarriers/InsertBarriers.h"
 #include "lib/Transforms/NormalizeNumerics/NormalizeNumerics.h"
 #include "lib/Transforms/PlanBuffers/PlanBuffers.h"
+#include "lib/Transforms/PrefetchInputs/PrefetchInputs.h"
 #include "lib/Transforms/SchedulePhases/SchedulePhases.h"
 #include "lib/Transforms/SplitReductions/SplitReductions.h"
 #include "lib/Transforms/VerifyAutodiff/VerifyAutodiff.h"
@@ -41,6 +42,7 @@ void mlir::megakernel::registerOwnPasses() {
   registerSplitReductionsPasses();
   registerCommitStatePasses();
   registerInsertBarriersPasses();
+  registerPrefetchInputsPasses();
   registerPlanBuffersPasses();
   registerCheckSchedulePasses();
   registerCPUEntryPasses();

@@ -14,7 +14,8 @@ using Sizes = llvm::SmallVector<int64_t>;
 /// A contraction, as the tile planner sees it: batch dimensions, then m, n and k.
 struct ContractionShape {
   int64_t batch = 1, m = 1, n = 1, k = 1;
-  /// Bytes in memory behind an element of each operand and of the result; a prologue may read more or wider ones.
+  /// Bytes in memory behind an element of each operand, since a prologue may read more or wider ones, and those that
+  /// the epilogue reads and writes for an element of the result.
   int64_t aBytes = 4, bBytes = 4, resultBytes = 4;
   /// Whether matrix units multiply.
   bool onMatrixUnits = false;

@@ -14,13 +14,13 @@ using namespace mlir::megakernel;
 // The first thread of each CTA adds to one counter and waits until its sign flips. CTA 0 adds 2^31 - (n - 1) and
 // the others 1, so a full round adds 2^31 and the counter needs no reset, neither in a launch nor between launches.
 // Inline PTX because a release on llvm.atomicrmw does not survive to PTX (measured with LLVM 22).
-static constexpr llvm::StringLiteral gridBarrier = R"({
+static constexpr llvm::StringLiteral gridArrive = "atom.add.release.gpu.global.u32 $0, [$1], $2;";
+static constexpr llvm::StringLiteral gridWait = R"({
   .reg .pred waiting;
-  .reg .b32 before, now;
-  atom.add.release.gpu.global.u32 before, [$0], $1;
+  .reg .b32 now;
 GRID_WAIT_${:uid}:
   ld.acquire.gpu.global.u32 now, [$0];
-  xor.b32 now, now, before;
+  xor.b32 now, now, $1;
   setp.ge.s32 waiting, now, 0;
   @waiting bra GRID_WAIT_${:uid};
 })";
@@ -36,42 +36,69 @@ static Value pointerTo(OpBuilder &builder, Location loc, Value buffer) {
   return LLVM::ExtractValueOp::create(builder, loc, lowered, 1);
 }
 
-static void emitGridBarrier(const CtaContext &context, Location loc) {
+static LLVM::InlineAsmOp emitAsm(OpBuilder &builder, Location loc, TypeRange results, ValueRange operands,
+                                 StringRef text, StringRef constraints) {
+  return LLVM::InlineAsmOp::create(builder, loc, results, operands, text, constraints, /*has_side_effects=*/true,
+                                   /*is_align_stack=*/false, LLVM::tailcallkind::TailCallKind::None,
+                                   LLVM::AsmDialectAttr::get(builder.getContext(), LLVM::AsmDialect::AD_ATT),
+                                   /*operand_attrs=*/ArrayAttr());
+}
+
+static LogicalResult emitGridBarrier(const CtaContext &context, Location loc, function_ref<LogicalResult()> between) {
   OpBuilder &builder = context.builder;
   IndexMath math = context.math(loc);
   context.barrier(loc);
   Value zero = math.constant(0);
   Value isFirst = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, context.thread, zero);
-  auto branch = scf::IfOp::create(builder, loc, isFirst, /*withElseRegion=*/false);
+  auto constant = [&](int64_t value) -> Value {
+    return arith::ConstantOp::create(builder, loc, builder.getI32IntegerAttr(static_cast<int32_t>(value)));
+  };
+  Type i32 = builder.getI32Type();
+  auto arrival = scf::IfOp::create(builder, loc, i32, isFirst, /*withElseRegion=*/true);
   {
     OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(branch.thenBlock());
-    Value pointer = pointerTo(builder, loc, context.workspace);
-    auto constant = [&](int64_t value) -> Value {
-      return arith::ConstantOp::create(builder, loc, builder.getI32IntegerAttr(static_cast<int32_t>(value)));
-    };
+    builder.setInsertionPointToStart(arrival.elseBlock());
+    scf::YieldOp::create(builder, loc, constant(0));
+    builder.setInsertionPointToStart(arrival.thenBlock());
     Value isCta0 = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, context.cta, zero);
     Value amount =
         arith::SelectOp::create(builder, loc, isCta0, constant((int64_t(1) << 31) - (context.grid - 1)), constant(1));
-    LLVM::InlineAsmOp::create(builder, loc, TypeRange(), ValueRange{pointer, amount}, gridBarrier, "l,r,~{memory}",
-                              /*has_side_effects=*/true, /*is_align_stack=*/false,
-                              LLVM::tailcallkind::TailCallKind::None,
-                              LLVM::AsmDialectAttr::get(builder.getContext(), LLVM::AsmDialect::AD_ATT),
-                              /*operand_attrs=*/ArrayAttr());
+    Value counter = pointerTo(builder, loc, context.workspace);
+    scf::YieldOp::create(builder, loc,
+                         emitAsm(builder, loc, i32, {counter, amount}, gridArrive, "=r,l,r,~{memory}").getResults());
   }
+  if (failed(between()))
+    return failure();
+  LogicalResult waited = context.when(loc, isFirst, [&] {
+    Value counter = pointerTo(builder, loc, context.workspace);
+    emitAsm(builder, loc, TypeRange(), {counter, arrival.getResult(0)}, gridWait, "l,r,~{memory}");
+    return success();
+  });
   context.barrier(loc);
+  return waited;
 }
 
-void mlir::megakernel::emitBarrier(const CtaContext &context, BarrierOp barrier) {
+static LogicalResult emitClusterBarrier(const CtaContext &context, Location loc,
+                                        function_ref<LogicalResult()> between) {
+  UnitAttr aligned = context.builder.getUnitAttr();
+  NVVM::ClusterArriveOp::create(context.builder, loc, aligned);
+  if (failed(between()))
+    return failure();
+  NVVM::ClusterWaitOp::create(context.builder, loc, aligned);
+  return success();
+}
+
+LogicalResult mlir::megakernel::emitBarrier(const CtaContext &context, BarrierOp barrier,
+                                            function_ref<LogicalResult()> between) {
   Location loc = barrier.getLoc();
   switch (barrier.getScope()) {
   case Scope::Cta:
-    return context.barrier(loc);
+    context.barrier(loc);
+    return between();
   case Scope::Cluster:
-    NVVM::ClusterArriveOp::create(context.builder, loc, /*aligned=*/context.builder.getUnitAttr());
-    NVVM::ClusterWaitOp::create(context.builder, loc, /*aligned=*/context.builder.getUnitAttr());
-    return;
+    return emitClusterBarrier(context, loc, between);
   case Scope::Grid:
-    return emitGridBarrier(context, loc);
+    return emitGridBarrier(context, loc, between);
   }
+  return failure();
 }

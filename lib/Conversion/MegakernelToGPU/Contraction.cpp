@@ -10,18 +10,33 @@ using namespace mlir;
 using namespace mlir::megakernel;
 
 namespace {
-class ContractionEmitter {
+class ContractionEmitter : public TileEmitter {
 public:
-  ContractionEmitter(const CtaContext &context, TileDomain &domain)
-      : context(context), domain(domain), plan(domain, context.threads), builder(context.builder),
+  ContractionEmitter(const CtaContext &context, TileDomain &domain, int64_t sharedOffset)
+      : context(context), domain(domain), plan(planAt(domain, context.threads, sharedOffset)), builder(context.builder),
         loc(plan.op->getLoc()), math(builder, loc), unit(createUnit(context, plan)) {}
 
-  LogicalResult run() {
+  LogicalResult prefetch() override {
+    // A CTA with several tiles or chunks would overwrite what is prefetched before it is used.
+    bool isSingle = domain.numTiles <= context.grid && plan.numChunks == 1;
+    aIsStaged = isSingle && isPrefetched(plan.aOperand->get());
+    bIsStaged = isSingle && isPrefetched(plan.bOperand->get());
+    SmallVector<StagedOperand, 2> operands;
+    if (aIsStaged)
+      operands.push_back({plan.aOperand, plan.a, aTile()});
+    if (bIsStaged)
+      operands.push_back({plan.bOperand, plan.b, bTile()});
+    if (operands.empty())
+      return success();
+    return context.forEachTile(domain, [&](ArrayRef<LaneIndex> origin) {
+      return stageOperands(context, domain, plan, operands, chunkStart(origin, math.constant(0)));
+    });
+  }
+
+  LogicalResult run() override {
     std::string fault = unit->check();
     if (!fault.empty())
       return domain.tile->emitError() << "tile sizes do not fit: " << fault;
-    aMemory = context.sharedView(loc, {plan.a.outer, plan.a.pitch}, plan.a.element, plan.a.byteOffset);
-    bMemory = context.sharedView(loc, {plan.b.outer, plan.b.pitch}, plan.b.element, plan.b.byteOffset);
     return context.forEachTile(domain, [&](ArrayRef<LaneIndex> origin) -> LogicalResult {
       initial = unit->initialAccumulators();
       locateResults(origin);
@@ -33,6 +48,24 @@ public:
   }
 
 private:
+  static ContractionPlan planAt(const TileDomain &domain, int64_t threads, int64_t sharedOffset) {
+    ContractionPlan plan(domain, threads);
+    plan.a.byteOffset += sharedOffset;
+    plan.b.byteOffset += sharedOffset;
+    plan.partialsOffset += sharedOffset;
+    return plan;
+  }
+
+  Value aTile() { return context.sharedView(loc, {plan.a.outer, plan.a.pitch}, plan.a.element, plan.a.byteOffset); }
+  Value bTile() { return context.sharedView(loc, {plan.b.outer, plan.b.pitch}, plan.b.element, plan.b.byteOffset); }
+
+  // All inputs that a value of the region is computed from may be read early.
+  bool isPrefetched(Value value) {
+    if (auto argument = dyn_cast<BlockArgument>(value))
+      return domain.tile.isPrefetched(argument.getArgNumber());
+    return llvm::all_of(value.getDefiningOp()->getOperands(), [&](Value operand) { return isPrefetched(operand); });
+  }
+
   static std::unique_ptr<MultiplyUnit> createUnit(const CtaContext &context, const ContractionPlan &plan) {
     auto unit = plan.onMatrixUnit ? createMatrixUnit(context, plan) : createThreadFma(context, plan);
     return plan.layout.groups == 1 ? std::move(unit) : createPartialSums(context, plan, std::move(unit));
@@ -53,18 +86,29 @@ private:
   }
 
   FailureOr<SmallVector<Value>> multiplyChunk(ArrayRef<LaneIndex> origin, Value chunk, ValueRange accumulators) {
+    SmallVector<StagedOperand, 2> operands;
+    Value a = aTile(), b = bTile();
+    if (!aIsStaged)
+      operands.push_back({plan.aOperand, plan.a, a});
+    if (!bIsStaged)
+      operands.push_back({plan.bOperand, plan.b, b});
+    if (failed(stageOperands(context, domain, plan, operands, chunkStart(origin, chunk))))
+      return failure();
+    context.barrier(loc);
+    SmallVector<Value> next = unit->multiply(a, b, accumulators);
+    context.barrier(loc);
+    return next;
+  }
+
+  // The loop indices at which chunk number `chunk` of the tile at `origin` starts.
+  SmallVector<LaneIndex> chunkStart(ArrayRef<LaneIndex> origin, Value chunk) {
     SmallVector<LaneIndex> base(plan.extents.size());
     for (auto [loop, start] : llvm::zip(domain.region.parallelLoops, origin))
       base[loop] = start;
     SmallVector<Value> chunkAt = math.delinearize(chunk, plan.chunkCounts);
     for (auto [loop, coordinate] : llvm::zip(domain.region.reductionLoops, chunkAt))
       base[loop] = {math.mul(coordinate, plan.sizeOf(loop)), 0, plan.sizeOf(loop)};
-    if (failed(stageOperands(context, domain, plan, aMemory, bMemory, base)))
-      return failure();
-    context.barrier(loc);
-    SmallVector<Value> next = unit->multiply(aMemory, bMemory, accumulators);
-    context.barrier(loc);
-    return next;
+    return base;
   }
 
   /// A run of results that this thread holds, and the emitter of its epilogue.
@@ -137,12 +181,14 @@ private:
   Location loc;
   IndexMath math;
   std::unique_ptr<MultiplyUnit> unit;
-  Value aMemory, bMemory;
+  /// What is in shared memory before `run`.
+  bool aIsStaged = false, bIsStaged = false;
   SmallVector<Value> initial;
   SmallVector<Result> results;
 };
 } // namespace
 
-LogicalResult mlir::megakernel::emitContraction(const CtaContext &context, TileDomain &domain) {
-  return ContractionEmitter(context, domain).run();
+std::unique_ptr<TileEmitter> mlir::megakernel::createContraction(const CtaContext &context, TileDomain &domain,
+                                                                 int64_t sharedOffset) {
+  return std::make_unique<ContractionEmitter>(context, domain, sharedOffset);
 }

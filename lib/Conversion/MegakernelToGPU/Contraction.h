@@ -41,9 +41,16 @@ std::unique_ptr<MultiplyUnit> createPartialSums(const CtaContext &context, const
 std::unique_ptr<MultiplyUnit> createMatrixUnit(const CtaContext &context, const ContractionPlan &plan);
 std::unique_ptr<MultiplyUnit> createThreadFma(const CtaContext &context, const ContractionPlan &plan);
 
-/// Fills both operands' shared tiles with the elements at the loop indices `base` and following.
-LogicalResult stageOperands(const CtaContext &context, TileDomain &domain, const ContractionPlan &plan, Value aMemory,
-                            Value bMemory, ArrayRef<LaneIndex> base);
+/// One operand, and where its shared tile lies.
+struct StagedOperand {
+  OpOperand *operand;
+  const SharedTile &tile;
+  Value memory;
+};
+
+/// Fills the operands' shared tiles with the elements at the loop indices `base` and following.
+LogicalResult stageOperands(const CtaContext &context, TileDomain &domain, const ContractionPlan &plan,
+                            ArrayRef<StagedOperand> operands, ArrayRef<LaneIndex> base);
 
 } // namespace mlir::megakernel
 

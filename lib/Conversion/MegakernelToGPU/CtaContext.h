@@ -30,10 +30,22 @@ struct CtaContext {
   LogicalResult when(Location loc, Value condition, function_ref<LogicalResult()> body) const;
 };
 
+/// Code of one tile op, in two parts.
+class TileEmitter {
+public:
+  virtual ~TileEmitter() = default;
+  /// What may run before the barrier ahead of the phase: nothing, or filling the tile op's shared memory from inputs
+  /// that are prefetched. The CTA's threads have met, so that shared memory is free.
+  virtual LogicalResult prefetch() { return success(); }
+  virtual LogicalResult run() = 0;
+};
+
+/// The tile op's shared memory starts at byte `sharedOffset`.
+std::unique_ptr<TileEmitter> createContraction(const CtaContext &context, TileDomain &domain, int64_t sharedOffset);
 LogicalResult emitPointwise(const CtaContext &context, TileDomain &domain);
-LogicalResult emitReduction(const CtaContext &context, TileDomain &domain);
-LogicalResult emitContraction(const CtaContext &context, TileDomain &domain);
-void emitBarrier(const CtaContext &context, BarrierOp barrier);
+LogicalResult emitReduction(const CtaContext &context, TileDomain &domain, int64_t sharedOffset);
+/// `between` runs between the CTA's arrival at the barrier and its wait.
+LogicalResult emitBarrier(const CtaContext &context, BarrierOp barrier, function_ref<LogicalResult()> between);
 
 /// Bytes at the start of the workspace that hold barrier state.
 inline constexpr int64_t barrierStateBytes = 256;

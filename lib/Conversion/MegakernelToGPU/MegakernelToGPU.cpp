@@ -21,6 +21,21 @@ using namespace mlir;
 using namespace mlir::megakernel;
 
 namespace {
+/// The phase that code is being emitted for.
+struct OpenPhase {
+  struct Tile {
+    Tile(TileOp tile, int64_t sharedOffset) : domain(tile), sharedOffset(sharedOffset) {}
+    TileDomain domain;
+    int64_t sharedOffset;
+    /// Null for what is emitted in one go.
+    std::unique_ptr<TileEmitter> emitter;
+  };
+  PhaseOp phase;
+  /// No two tile ops share shared memory.
+  bool isDisjoint = false;
+  SmallVector<std::unique_ptr<Tile>> tiles;
+};
+
 class KernelLowering {
 public:
   KernelLowering(KernelOp kernel, bool profile) : kernel(kernel), builder(kernel), profile(profile) {}
@@ -60,7 +75,9 @@ private:
   int64_t workspaceBytes() { return profileOffset() + numEvents() * kernel.getGrid() * 8; }
   void createFunction();
   LogicalResult lower(Operation &op);
-  LogicalResult lowerTile(TileOp tile);
+  void open(PhaseOp phase);
+  LogicalResult prefetch(PhaseOp phase);
+  LogicalResult lowerTile(OpenPhase::Tile &tile);
   void recordTime(Location loc);
 
   KernelOp kernel;
@@ -69,6 +86,7 @@ private:
   int64_t recorded = 0;
   IRMapping buffers;
   std::optional<CtaContext> context;
+  OpenPhase current;
 };
 } // namespace
 
@@ -112,14 +130,18 @@ LogicalResult KernelLowering::lower(Operation &op) {
     return success();
   }
   if (auto barrier = dyn_cast<BarrierOp>(op)) {
-    emitBarrier(*context, barrier);
+    auto next = dyn_cast_or_null<PhaseOp>(barrier->getNextNode());
+    LogicalResult emitted = emitBarrier(*context, barrier, [&] { return next ? prefetch(next) : success(); });
     recordTime(loc);
-    return success();
+    return emitted;
   }
   if (auto phase = dyn_cast<PhaseOp>(op)) {
-    for (auto tile : phase.getBody().front().getOps<TileOp>())
-      if (failed(lowerTile(tile)))
+    if (current.phase != phase)
+      open(phase);
+    for (std::unique_ptr<OpenPhase::Tile> &tile : current.tiles)
+      if (failed(lowerTile(*tile)))
         return failure();
+    current = {};
     recordTime(loc);
     return success();
   }
@@ -150,16 +172,43 @@ void KernelLowering::recordTime(Location loc) {
   ++recorded;
 }
 
-LogicalResult KernelLowering::lowerTile(TileOp tile) {
-  // The tile's own operands are rewired to the function's buffers; the kernel is erased afterwards anyway.
-  for (OpOperand &operand : tile->getOpOperands())
-    operand.set(buffers.lookupOrDefault(operand.get()));
-  TileDomain domain(tile);
-  if (domain.numTiles == 0)
+// Makes the emitters of a phase's tile ops.
+void KernelLowering::open(PhaseOp phase) {
+  SharedLayout layout(phase, context->threads, kernel.getSharedBytes().value_or(0));
+  current = {phase, layout.isDisjoint, {}};
+  for (auto [tile, offset] : llvm::zip(phase.getBody().front().getOps<TileOp>(), layout.offsets)) {
+    // The tile's own operands are rewired to the function's buffers; the kernel is erased afterwards anyway.
+    for (OpOperand &operand : tile->getOpOperands())
+      operand.set(buffers.lookupOrDefault(operand.get()));
+    current.tiles.push_back(std::make_unique<OpenPhase::Tile>(tile, offset));
+    OpenPhase::Tile &opened = *current.tiles.back();
+    if (opened.domain.region.isContraction() && opened.domain.numTiles > 0)
+      opened.emitter = createContraction(*context, opened.domain, offset);
+  }
+}
+
+LogicalResult KernelLowering::prefetch(PhaseOp phase) {
+  open(phase);
+  bool anything = llvm::any_of(phase.getBody().front().getOps<TileOp>(),
+                               [](TileOp tile) { return !tile.getPrefetched().value_or(ArrayRef<int64_t>()).empty(); });
+  if (!anything || !current.isDisjoint)
     return success();
-  if (!domain.region.reduction)
-    return emitPointwise(*context, domain);
-  return domain.region.isContraction() ? emitContraction(*context, domain) : emitReduction(*context, domain);
+  // Shared memory is still in use until all threads are here; a grid's barrier has seen to that already.
+  if (kernel.getGrid() == kernel.getCluster())
+    context->barrier(phase.getLoc());
+  for (std::unique_ptr<OpenPhase::Tile> &tile : current.tiles)
+    if (tile->emitter && failed(tile->emitter->prefetch()))
+      return failure();
+  return success();
+}
+
+LogicalResult KernelLowering::lowerTile(OpenPhase::Tile &tile) {
+  if (tile.emitter)
+    return tile.emitter->run();
+  if (tile.domain.numTiles == 0)
+    return success();
+  return tile.domain.region.reduction ? emitReduction(*context, tile.domain, tile.sharedOffset)
+                                      : emitPointwise(*context, tile.domain);
 }
 
 namespace {

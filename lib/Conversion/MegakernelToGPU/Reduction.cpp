@@ -19,9 +19,9 @@ using linalg::GenericOp;
 namespace {
 class ReductionEmitter {
 public:
-  ReductionEmitter(const CtaContext &context, TileDomain &domain)
-      : context(context), domain(domain), op(domain.region.reduction), builder(context.builder), loc(op.getLoc()),
-        math(builder, loc) {}
+  ReductionEmitter(const CtaContext &context, TileDomain &domain, int64_t sharedOffset)
+      : context(context), domain(domain), sharedOffset(sharedOffset), op(domain.region.reduction),
+        builder(context.builder), loc(op.getLoc()), math(builder, loc) {}
 
   LogicalResult run();
 
@@ -35,6 +35,7 @@ private:
 
   const CtaContext &context;
   TileDomain &domain;
+  int64_t sharedOffset;
   GenericOp op;
   OpBuilder &builder;
   Location loc;
@@ -143,7 +144,8 @@ SmallVector<Value> ReductionEmitter::combineParts(ValueRange partials) {
     return totals;
   SmallVector<Value> scratch;
   for (auto [index, partial] : llvm::enumerate(partials))
-    scratch.push_back(context.sharedView(loc, scratchShape, partial.getType(), index * context.threads * 8));
+    scratch.push_back(
+        context.sharedView(loc, scratchShape, partial.getType(), sharedOffset + index * context.threads * 8));
   for (int64_t half = parts / 2; half >= 1; half /= 2) {
     for (auto [total, memory] : llvm::zip(totals, scratch))
       memref::StoreOp::create(builder, loc, total, memory, ValueRange{part, output});
@@ -202,6 +204,6 @@ LogicalResult ReductionEmitter::run() {
   });
 }
 
-LogicalResult mlir::megakernel::emitReduction(const CtaContext &context, TileDomain &domain) {
-  return ReductionEmitter(context, domain).run();
+LogicalResult mlir::megakernel::emitReduction(const CtaContext &context, TileDomain &domain, int64_t sharedOffset) {
+  return ReductionEmitter(context, domain, sharedOffset).run();
 }

@@ -145,16 +145,24 @@ static LogicalResult stageInBatches(const CtaContext &context, Location loc, Sta
 }
 
 LogicalResult mlir::megakernel::stageOperands(const CtaContext &context, TileDomain &domain,
-                                              const ContractionPlan &plan, Value aMemory, Value bMemory,
+                                              const ContractionPlan &plan, ArrayRef<StagedOperand> operands,
                                               ArrayRef<LaneIndex> base) {
-  Stager a(context, domain, plan, plan.aOperand, plan.a, aMemory, base);
-  Stager b(context, domain, plan, plan.bOperand, plan.b, bMemory, base);
-  Location loc = plan.op->getLoc();
-  if (a.itemsPerThread() + b.itemsPerThread() > maxInFlight)
-    return failed(stageInBatches(context, loc, a)) ? failure() : stageInBatches(context, loc, b);
-  if (failed(a.load(nullptr, 0, a.itemsPerThread())) || failed(b.load(nullptr, 0, b.itemsPerThread())))
-    return failure();
-  a.store();
-  b.store();
+  SmallVector<Stager, 2> stagers;
+  int64_t items = 0;
+  for (const StagedOperand &staged : operands) {
+    stagers.emplace_back(context, domain, plan, staged.operand, staged.tile, staged.memory, base);
+    items += stagers.back().itemsPerThread();
+  }
+  if (items > maxInFlight) {
+    for (Stager &stager : stagers)
+      if (failed(stageInBatches(context, plan.op->getLoc(), stager)))
+        return failure();
+    return success();
+  }
+  for (Stager &stager : stagers)
+    if (failed(stager.load(nullptr, 0, stager.itemsPerThread())))
+      return failure();
+  for (Stager &stager : stagers)
+    stager.store();
   return success();
 }

@@ -253,7 +253,8 @@ void KernelBuilder::setSharedBytes() {
   if (target.kind != TargetKind::Cuda)
     return;
   int64_t bytes = 0;
-  kernel.walk([&](TileOp tile) { bytes = std::max(bytes, sharedBytesOf(TileGeometry(tile), target.threads)); });
+  for (auto phase : kernel.getBody().front().getOps<PhaseOp>())
+    bytes = std::max(bytes, SharedLayout(phase, target.threads, target.sharedBytes).bytes);
   kernel.setSharedBytes(bytes);
 }
 

@@ -17,23 +17,45 @@ static int64_t bytesOf(ValueRange values) {
   return bytes;
 }
 
-// Bytes in memory behind one element of an operand: those of every region argument that is about as large.
-static int64_t bytesBehind(Value value, int64_t elements) {
+static int64_t bytesPerElement(Value value) {
+  return std::max<int64_t>(1, getElementTypeOrSelf(value.getType()).getIntOrFloatBitWidth() / 8);
+}
+
+// The region arguments behind a value that are at least about as large as it.
+static void collectSources(Value value, int64_t elements, llvm::SmallSetVector<Value, 4> &sources) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
   if (!type || type.getNumElements() * 2 <= elements)
-    return 0;
-  Operation *op = value.getDefiningOp();
-  if (!op)
-    return std::max<int64_t>(1, type.getElementTypeBitWidth() / 8);
+    return;
+  if (Operation *op = value.getDefiningOp())
+    for (Value operand : op->getOperands())
+      collectSources(operand, elements, sources);
+  else
+    sources.insert(value);
+}
+
+static llvm::SmallSetVector<Value, 4> sourcesOf(Value value) {
+  llvm::SmallSetVector<Value, 4> sources;
+  collectSources(value, cast<RankedTensorType>(value.getType()).getNumElements(), sources);
+  return sources;
+}
+
+static int64_t bytesPerElement(const llvm::SmallSetVector<Value, 4> &values) {
   int64_t bytes = 0;
-  for (Value operand : op->getOperands())
-    bytes += bytesBehind(operand, elements);
+  for (Value value : values)
+    bytes += bytesPerElement(value);
   return bytes;
 }
 
-static int64_t bytesBehind(OpOperand *operand) {
-  Value value = operand->get();
-  return bytesBehind(value, cast<RankedTensorType>(value.getType()).getNumElements());
+// What the epilogue of a contraction reads and writes for each result.
+static int64_t epilogueBytes(FusedRegion &region, const llvm::SmallSetVector<Value, 4> &operands) {
+  int64_t bytes = 0;
+  llvm::SmallSetVector<Value, 4> sources;
+  for (Value yielded : region.yielded) {
+    bytes += bytesPerElement(yielded);
+    sources.insert_range(sourcesOf(yielded));
+  }
+  sources.remove_if([&](Value value) { return operands.contains(value); });
+  return bytes + bytesPerElement(sources);
 }
 
 static ContractionShape contractionShape(FusedRegion &region) {
@@ -54,11 +76,11 @@ static ContractionShape contractionShape(FusedRegion &region) {
   shape.n = ranges[loops.n.back()];
   shape.k = extent(loops.k);
   auto [a, b] = operandsOf(region.reduction, loops.m.back());
-  shape.aBytes = bytesBehind(a);
-  shape.bBytes = bytesBehind(b);
-  shape.resultBytes = 0;
-  for (Value value : region.yielded)
-    shape.resultBytes += std::max<int64_t>(1, getElementTypeOrSelf(value.getType()).getIntOrFloatBitWidth() / 8);
+  llvm::SmallSetVector<Value, 4> aSources = sourcesOf(a->get()), bSources = sourcesOf(b->get());
+  shape.aBytes = bytesPerElement(aSources);
+  shape.bBytes = bytesPerElement(bSources);
+  aSources.insert_range(bSources);
+  shape.resultBytes = epilogueBytes(region, aSources);
   shape.onMatrixUnits = element.getIntOrFloatBitWidth() == 16;
   return shape;
 }

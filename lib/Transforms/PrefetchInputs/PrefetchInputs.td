@@ -1,0 +1,13 @@
+include "mlir/Pass/PassBase.td"
+
+def TkPrefetchInputs : Pass<"tk-prefetch-inputs", "::mlir::megakernel::KernelOp"> {
+  let summary = "find inputs that can be read before the barrier ahead of their phase";
+  let description = [{
+    Needs a kernel with its barriers. Sets `prefetched` on each tile op of a phase that stands behind a barrier: the
+    inputs that nothing writes between that barrier and the one before it. They can be on their way while the CTA
+    waits for the others. A kernel for the CPU is left alone.
+
+    Never fails.
+  }];
+  let statistics = [Statistic<"numPrefetched", "prefetched", "Inputs that can be read ahead of a barrier">];
+}

@@ -35,36 +35,62 @@ static OpPlan planOp(const OpModel &op, const TargetFacts &target, int64_t proce
   return plan;
 }
 
-// The busiest CTA of each phase, with the tiles of its ops dealt out one after the other.
-static llvm::SmallVector<double> predictPhases(llvm::ArrayRef<OpModel> ops, llvm::ArrayRef<OpPlan> plans,
-                                               int64_t grid) {
-  unsigned numPhases = 0;
-  for (const OpModel &op : ops)
-    numPhases = std::max(numPhases, op.phase + 1);
-  llvm::SmallVector<double> times;
-  for (unsigned phase = 0; phase < numPhases; ++phase) {
-    llvm::SmallVector<double> busy(grid, 0);
-    int64_t next = 0;
-    for (auto [op, plan] : llvm::zip(ops, plans)) {
-      if (op.phase != phase)
-        continue;
-      for (double &time : busy)
-        time += plan.tiles / grid * plan.tileTime;
-      for (int64_t rest = plan.tiles % grid; rest > 0; --rest, next = (next + 1) % grid)
-        busy[next] += plan.tileTime;
-    }
-    times.push_back(*std::max_element(busy.begin(), busy.end()));
+// The busiest CTA of a phase, with the tiles of its ops dealt out one after the other.
+static double predictPhase(llvm::ArrayRef<OpPlan> plans, int64_t grid) {
+  llvm::SmallVector<double> busy(grid, 0);
+  int64_t next = 0;
+  for (const OpPlan &plan : plans) {
+    for (double &time : busy)
+      time += plan.tiles / grid * plan.tileTime;
+    for (int64_t rest = plan.tiles % grid; rest > 0; --rest, next = (next + 1) % grid)
+      busy[next] += plan.tileTime;
   }
-  return times;
+  return *std::max_element(busy.begin(), busy.end());
+}
+
+using OpPlans = llvm::SmallVector<OpPlan>;
+
+// Each op on its share of the CTAs, by the time that it would take on all of them.
+static OpPlans planShares(llvm::ArrayRef<const OpModel *> ops, const TargetFacts &target, int64_t grid,
+                          const OpPlans &onAll) {
+  auto timeOf = [](const OpPlan &plan) { return plan.tiles * plan.tileTime; };
+  double total = 0;
+  for (const OpPlan &plan : onAll)
+    total += timeOf(plan);
+  OpPlans plans;
+  for (auto [op, plan] : llvm::zip(ops, onAll))
+    plans.push_back(planOp(*op, target, std::max<int64_t>(1, grid * timeOf(plan) / total)));
+  return plans;
+}
+
+static OpPlans planPhase(llvm::ArrayRef<const OpModel *> ops, const TargetFacts &target, int64_t grid) {
+  OpPlans onAll;
+  for (const OpModel *op : ops)
+    onAll.push_back(planOp(*op, target, grid));
+  if (ops.size() < 2 || target.kind == TargetKind::Cpu)
+    return onAll;
+  OpPlans shares = planShares(ops, target, grid, onAll);
+  return predictPhase(shares, grid) < predictPhase(onAll, grid) ? shares : onAll;
 }
 
 static GridPlan planFor(llvm::ArrayRef<OpModel> ops, const TargetFacts &target, int64_t grid) {
   GridPlan plan;
   plan.grid = grid;
   plan.cluster = grid <= target.maxCluster ? grid : 1;
+  plan.ops.resize(ops.size());
+  unsigned numPhases = 0;
   for (const OpModel &op : ops)
-    plan.ops.push_back(planOp(op, target, grid));
-  plan.phaseTimes = predictPhases(ops, plan.ops, grid);
+    numPhases = std::max(numPhases, op.phase + 1);
+  for (unsigned phase = 0; phase < numPhases; ++phase) {
+    llvm::SmallVector<const OpModel *> members;
+    for (const OpModel &op : ops)
+      if (op.phase == phase)
+        members.push_back(&op);
+    OpPlans plans = planPhase(members, target, grid);
+    plan.phaseTimes.push_back(predictPhase(plans, grid));
+    for (auto [op, opPlan] : llvm::zip(members, plans))
+      plan.ops[op - ops.begin()] = opPlan;
+  }
   bool isOneCluster = plan.cluster == grid;
   double barrier = grid == 1 ? target.ctaBarrier : isOneCluster ? target.clusterBarrier : target.gridBarrier;
   plan.time = isOneCluster ? target.clusterLaunch : target.gridLaunch;

@@ -21,6 +21,9 @@ int64_t trainkernel::countTiles(const ContractionShape &shape, const Contraction
   return shape.batch * divideCeil(shape.m, tile.m) * divideCeil(shape.n, tile.n);
 }
 
+// Of all threads of an SM together.
+static constexpr double instructionsPerCycle = 128;
+
 static ThreadLayout layoutOf(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target) {
   return shape.onMatrixUnits ? chooseWarpLayout(tile.m, tile.n, tile.k, target.threads / 32)
                              : chooseThreadLayout(tile.m, tile.n, tile.k, target.threads);
@@ -40,7 +43,9 @@ double trainkernel::predictTileTime(const ContractionShape &shape, const Contrac
   int64_t vectors = (tile.m + tile.n) * tile.k * (shape.onMatrixUnits ? 2 : 4) / 16;
   int64_t batches = divideCeil(vectors, 16 * target.threads);
   double multiply = layoutOf(shape, tile, target).cycles / target.clock;
-  return chunks * (batches * target.loadLatency + multiply + 2 * target.ctaBarrier) + transfer + target.loadLatency / 2;
+  double epilogue = double(tile.m) * tile.n * shape.resultWork / instructionsPerCycle / target.clock;
+  return chunks * (batches * target.loadLatency + multiply + 2 * target.ctaBarrier) + transfer + epilogue +
+         target.loadLatency / 2;
 }
 
 static int64_t sharedBytes(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target) {
@@ -69,6 +74,9 @@ ContractionTile trainkernel::chooseContractionTile(const ContractionShape &shape
   for (int64_t m : rows)
     for (int64_t n : columns)
       for (int64_t k : depths) {
+        // Larger tiles spill, and nothing hides the time that a chunk takes to come in.
+        if (!isCpu && m * n > 64 * 128)
+          continue;
         ContractionTile tile{m, n, k};
         int64_t tiles = countTiles(shape, tile), busy = std::min(tiles, processors);
         double time = divideCeil(tiles, processors) * predictTileTime(shape, tile, target, busy);

@@ -17,6 +17,8 @@ struct ContractionShape {
   /// Bytes in memory behind an element of each operand, since a prologue may read more or wider ones, and those that
   /// the epilogue reads and writes for an element of the result.
   int64_t aBytes = 4, bBytes = 4, resultBytes = 4;
+  /// Instructions that the epilogue takes for an element of the result.
+  int64_t resultWork = 1;
   /// Whether matrix units multiply.
   bool onMatrixUnits = false;
 };

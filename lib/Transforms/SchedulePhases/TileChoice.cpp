@@ -3,6 +3,8 @@
 #include "lib/Transforms/SchedulePhases/TileChoice.h"
 
 #include "lib/Analysis/TileGeometry.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 
 using namespace mlir;
 using namespace mlir::megakernel;
@@ -58,6 +60,21 @@ static int64_t epilogueBytes(FusedRegion &region, const llvm::SmallSetVector<Val
   return bytes + bytesPerElement(sources);
 }
 
+// Instructions per result, roughly: division and functions take a dozen or two.
+static int64_t epilogueWork(FusedRegion &region) {
+  int64_t work = 1, results = 1;
+  for (int64_t extent : region.parallelShape)
+    results *= extent;
+  region.reduction->getBlock()->walk([&](linalg::GenericOp op) {
+    // What is much smaller than the result is the bias or a scalar; what is larger belongs to an operand.
+    if (isReduction(op) || cast<RankedTensorType>(op.getResult(0).getType()).getNumElements() != results)
+      return;
+    for (Operation &inner : op.getRegion().front().without_terminator())
+      work += isa<math::MathDialect>(inner.getDialect()) || isa<arith::DivFOp>(inner) ? 16 : 1;
+  });
+  return work;
+}
+
 static ContractionShape contractionShape(FusedRegion &region) {
   ContractionLoops loops(region);
   SmallVector<int64_t> ranges = region.reduction.getStaticLoopRanges();
@@ -81,6 +98,7 @@ static ContractionShape contractionShape(FusedRegion &region) {
   shape.bBytes = bytesPerElement(bSources);
   aSources.insert_range(bSources);
   shape.resultBytes = epilogueBytes(region, aSources);
+  shape.resultWork = epilogueWork(region);
   shape.onMatrixUnits = element.getIntOrFloatBitWidth() == 16;
   return shape;
 }

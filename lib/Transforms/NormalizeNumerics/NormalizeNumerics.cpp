@@ -142,6 +142,46 @@ struct NarrowInTwoSteps : OpRewritePattern<arith::TruncFOp> {
   }
 };
 
+// A sum of bools is true where any of them is, as in PyTorch; in one bit it would wrap.
+struct AddBoolsByOr : OpRewritePattern<arith::AddIOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(arith::AddIOp op, PatternRewriter &rewriter) const override {
+    if (!op.getType().isInteger(1))
+      return failure();
+    rewriter.replaceOpWithNewOp<arith::OrIOp>(op, op.getLhs(), op.getRhs());
+    return success();
+  }
+};
+
+// A CPU stops at a division by zero and at one that overflows. Eager PyTorch raises at the first on a CPU and returns
+// something on a GPU; the second wraps around, as if the divisor were 1.
+template <typename DivisionOp> struct DivideSafely : OpRewritePattern<DivisionOp> {
+  using OpRewritePattern<DivisionOp>::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(DivisionOp op, PatternRewriter &rewriter) const override {
+    auto type = dyn_cast<IntegerType>(op.getType());
+    APInt known;
+    bool isSafe = matchPattern(op.getRhs(), m_ConstantInt(&known)) && !known.isZero() && !known.isAllOnes();
+    if (!type || isSafe || op.getRhs().template getDefiningOp<arith::SelectOp>())
+      return failure();
+    Location loc = op.getLoc();
+    auto constant = [&](APInt value) -> Value {
+      return arith::ConstantOp::create(rewriter, loc, rewriter.getIntegerAttr(type, value));
+    };
+    auto equals = [&](Value value, APInt to) -> Value {
+      return arith::CmpIOp::create(rewriter, loc, arith::CmpIPredicate::eq, value, constant(to));
+    };
+    unsigned width = type.getWidth();
+    Value overflows = arith::AndIOp::create(rewriter, loc, equals(op.getLhs(), APInt::getSignedMinValue(width)),
+                                            equals(op.getRhs(), APInt::getAllOnes(width)));
+    Value stops = arith::OrIOp::create(rewriter, loc, overflows, equals(op.getRhs(), APInt::getZero(width)));
+    Value divisor = arith::SelectOp::create(rewriter, loc, stops, constant(APInt(width, 1)), op.getRhs());
+    rewriter.replaceOpWithNewOp<DivisionOp>(op, op.getLhs(), divisor);
+    return success();
+  }
+};
+
 // Drops results that nobody reads and that no other result is computed from: the index of a maximum, for instance.
 struct DropUnusedReductionResults : OpRewritePattern<GenericOp> {
   using OpRewritePattern::OpRewritePattern;
@@ -212,9 +252,8 @@ struct NormalizeNumericsPass : public megakernel::impl::TkNormalizeNumericsBase<
     RewritePatternSet patterns(&getContext());
     // Powers by small integers are products, as in PyTorch.
     populateMathAlgebraicSimplificationPatterns(patterns);
-    patterns
-        .add<WidenAccumulator, ExtendInsideContraction, RoundConstant, NarrowInTwoSteps, DropUnusedReductionResults>(
-            &getContext());
+    patterns.add<WidenAccumulator, ExtendInsideContraction, RoundConstant, NarrowInTwoSteps, DropUnusedReductionResults,
+                 AddBoolsByOr, DivideSafely<arith::DivSIOp>, DivideSafely<arith::RemSIOp>>(&getContext());
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();
   }

@@ -10,7 +10,10 @@ def TkNormalizeNumerics : Pass<"tk-normalize-numerics"> {
     * a contraction of operands that were only widened from bfloat16 or float16 reads the narrow operands and
       widens inside its body, so that tensor cores can take it;
     * a Python scalar rounded in a body (`arith.truncf` of a float64 constant) becomes a float32 constant;
-    * float64 becomes bfloat16 or float16 by way of float32.
+    * float64 becomes bfloat16 or float16 by way of float32;
+    * bools are added by `arith.ori`;
+    * an integer division (`arith.divsi`, `arith.remsi`) by zero, or of the least integer by -1, divides by 1 instead of
+      stopping the process.
 
     Never fails. Example of the second: `linalg.matmul` on `f32` tensors that are `arith.extf` of `bf16` tensors
     becomes a `linalg.generic` on the `bf16` tensors whose body extends both, multiplies and adds in `f32`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,16 +88,23 @@ def _leaf_type(name: str, leaf: Any) -> TensorType:
             raise CaptureError(f"argument {name} is a {kind} tensor", expected="a dense tensor")
         if any(not isinstance(size, int) for size in leaf.shape):
             raise CaptureError(f"argument {name} has the symbolic shape {tuple(leaf.shape)}", expected="a static shape")
+        _check_size(name, leaf.shape)
         return TensorType(tuple(leaf.shape), checked_dtype(f"argument {name}", leaf.dtype))
     if type(leaf).__module__ == "numpy" and hasattr(leaf, "dtype"):
         dtype = leaf.dtype.name
         if dtype not in SUPPORTED_DTYPES:
             raise CaptureError(f"argument {name} is an array of {dtype}", expected=_dtypes(), hint=_hint(dtype))
+        _check_size(name, leaf.shape)
         return TensorType(tuple(leaf.shape), dtype)
     raise CaptureError(
         f"argument {name} is a {type(leaf).__name__}",
         expected="a tensor, a Python constant, or a dict, list, tuple or namedtuple of them",
     )
+
+
+def _check_size(name: str, shape: Sequence[int]) -> None:
+    if 0 in shape:
+        raise CaptureError(f"argument {name} has the shape {list(shape)}", expected="a tensor with elements")
 
 
 def checked_dtype(subject: str, dtype: torch.dtype) -> str:
@@ -119,6 +126,8 @@ def _dtypes() -> str:
 def _hint(dtype: str) -> str:
     if dtype == "float64":
         return "convert it to float32 with .float()"
+    if dtype.startswith("uint"):
+        return "convert it to int32 or float32 before the step"
     if dtype.startswith("complex"):
         return "compute with the real and the imaginary part as two tensors"
     return "convert it to a supported dtype"

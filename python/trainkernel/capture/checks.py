@@ -116,6 +116,7 @@ def _check_value(module: torch.fx.GraphModule, node: torch.fx.Node, location: So
         for value in values if isinstance(values, tuple | list) else (values,):
             if isinstance(value, torch.Tensor):
                 _check_dtype(node, value, location)
+                _check_size(node, value, location)
     elif node.op not in ("placeholder", "output"):
         raise CaptureError(f"the trace holds a {node.op} of {node.target}", location=location)
 
@@ -125,6 +126,16 @@ def _check_dtype(node: torch.fx.Node, value: torch.Tensor, location: SourceLocat
         checked_dtype(f"the result of {op_name(node.target)}", value.dtype)
     except CaptureError as error:
         raise CaptureError(error.message, expected=error.expected, hint=error.hint, location=location) from None
+
+
+def _check_size(node: torch.fx.Node, value: torch.Tensor, location: SourceLocation | None) -> None:
+    if value.numel() == 0:
+        raise CaptureError(
+            f"the result of {op_name(node.target)} has the shape {list(value.shape)}",
+            expected="a tensor with elements",
+            hint="leave out what computes nothing",
+            location=location,
+        )
 
 
 def hop_name(target: torch._ops.HigherOrderOperator) -> str:

@@ -71,6 +71,10 @@ def decomposition_table() -> dict[OpOverload, Decomposition]:
         _ATEN.minimum.default: _minimum,
         _ATEN.leaky_relu.default: _leaky_relu,
         _ATEN.reciprocal.default: _reciprocal,
+        _ATEN.eq.Tensor: _equal,
+        _ATEN.ne.Tensor: _unequal,
+        _ATEN.isfinite.default: _isfinite,
+        _ATEN.neg.default: _negative,
         _ATEN.var.correction: _var,
         _ATEN.var_mean.correction: _var_mean,
         _ATEN.nll_loss_forward.default: _nll_loss_forward,
@@ -129,6 +133,30 @@ def _minimum(left: torch.Tensor, right: torch.Tensor) -> Any:
     if not torch.result_type(left, right).is_floating_point:
         return NotImplemented
     return torch.where((left < right) | torch.isnan(left), left, right)
+
+
+def _equal(left: torch.Tensor, right: torch.Tensor) -> Any:
+    # torch-mlir takes every value for equal to itself, NaN too.
+    if not torch.result_type(left, right).is_floating_point:
+        return NotImplemented
+    return (left <= right) & (left >= right)
+
+
+def _unequal(left: torch.Tensor, right: torch.Tensor) -> Any:
+    if not torch.result_type(left, right).is_floating_point:
+        return NotImplemented
+    return ~((left <= right) & (left >= right))
+
+
+def _isfinite(tensor: torch.Tensor) -> Any:
+    if not tensor.is_floating_point():
+        return torch.ones_like(tensor, dtype=torch.bool)
+    return tensor.abs() <= torch.finfo(tensor.dtype).max
+
+
+def _negative(tensor: torch.Tensor) -> Any:
+    # torch-mlir negates integers by way of float32.
+    return NotImplemented if tensor.is_floating_point() else tensor * -1
 
 
 def _leaky_relu(tensor: torch.Tensor, slope: float = 0.01) -> Any:

@@ -1,0 +1,113 @@
+"""Values that lowerings like to get wrong, through the CPU target: NaN, large integers, bools, division by zero."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("torch_mlir")
+
+import trainkernel
+from trainkernel.errors import CaptureError
+
+NAN, INF = float("nan"), float("inf")
+FLOATS = [NAN, INF, -INF, 0.0, -0.0, 1.0, -2.5, 3e38]
+INT32 = [-(2**31), -(2**24) - 1, -7, -1, 0, 1, 7, 2**24 + 1, 2**31 - 1]
+INT64 = [-(2**63), -(2**53) - 1, *INT32, 2**53 + 1, 2**63 - 1]
+DIVISORS = [-(2**31), -3, -1, 1, 2, 5, 2**31 - 1]
+
+
+def outputs(function: Callable[..., Any], *tensors: Any) -> tuple[Any, Any]:
+    """What a function of tensors returns compiled, and eagerly."""
+
+    def step(state: Any, *args: Any) -> Any:
+        return state.sum(), (function(*args),), state
+
+    args = (torch.ones(3), *tensors)
+    compiled = trainkernel.compile_training(step, args, target="cpu")
+    return compiled(*args)[1][0], function(*tensors)
+
+
+def check(function: Callable[..., Any], *tensors: Any) -> None:
+    got, wanted = outputs(function, *tensors)
+    assert got.dtype is wanted.dtype
+    assert torch.equal(torch.nan_to_num(got, 5.5), torch.nan_to_num(wanted, 5.5)), (got, wanted)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a: torch.eq(a, a),
+        lambda a: torch.ne(a, a),
+        lambda a: torch.eq(a.float(), a.float()),
+        torch.isnan,
+        torch.isfinite,
+        torch.isinf,
+        lambda a: torch.isclose(a, a),
+        lambda a: torch.where(torch.isfinite(a), a, 0.0),
+        lambda a: a.eq(1.0),
+        lambda a: a.ne(1.0),
+        torch.relu,
+        lambda a: torch.clamp(a, -1.0, 1.0),
+    ],
+)
+def test_nan_and_infinity(function: Callable[..., Any], dtype: str) -> None:
+    check(function, torch.tensor(FLOATS).to(getattr(torch, dtype)))
+
+
+@pytest.mark.parametrize(("dtype", "values"), [("int32", INT32), ("int64", INT64)])
+@pytest.mark.parametrize(
+    "function",
+    [lambda a: -a, torch.abs, lambda a: -a + a, lambda a: a * 3, lambda a: torch.where(a > 0, a, -a)],
+)
+def test_integers_stay_exact(function: Callable[..., Any], dtype: str, values: list[int]) -> None:
+    check(function, torch.tensor(values, dtype=getattr(torch, dtype)))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("name", ["remainder", "fmod"])
+def test_remainders(name: str, dtype: str) -> None:
+    kind = getattr(torch, dtype)
+    left, right = torch.tensor(INT32, dtype=kind)[:, None], torch.tensor(DIVISORS, dtype=kind)[None, :]
+    check(getattr(torch, name), left, right)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])
+def test_a_division_by_zero_does_not_stop_the_process(dtype: str) -> None:
+    kind = getattr(torch, dtype)
+
+    def step(state: Any, a: Any, b: Any) -> Any:
+        return state.sum(), (torch.remainder(a, b),), state
+
+    args = (torch.ones(3), torch.tensor([5, -5, 0], dtype=kind), torch.tensor([0, 3, 0], dtype=kind))
+    assert trainkernel.compile_training(step, args, target="cpu")(*args)[1][0][1] == 1
+
+
+@pytest.mark.parametrize(
+    "function", [lambda a, b: a + b, lambda a, b: a + True, lambda a, b: a.sum(), lambda a, b: a * b]
+)
+def test_bools(function: Callable[..., Any]) -> None:
+    check(function, torch.tensor([True, False, True]), torch.tensor([True, True, False]))
+
+
+def test_uint8_is_refused() -> None:
+    args = (torch.ones(3), torch.tensor([200], dtype=torch.uint8))
+    with pytest.raises(CaptureError, match="uint8") as caught:
+        trainkernel.compile_training(lambda state, x: (state.sum(), state - x / 255), args, target="cpu")
+    assert "int32 or float32" in str(caught.value)
+
+
+@pytest.mark.parametrize("shape", [(0,), (4, 0)])
+def test_tensors_without_elements_are_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(CaptureError, match="elements"):
+        trainkernel.compile_training(
+            lambda state, x: (state.sum(), state + x.sum()), (torch.ones(3), torch.ones(shape)), target="cpu"
+        )
+    with pytest.raises(CaptureError, match="elements"):
+        trainkernel.compile_training(
+            lambda state, x: (state.sum(), state + x[:0].sum()), (torch.ones(3), torch.ones(4)), target="cpu"
+        )

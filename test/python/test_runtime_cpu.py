@@ -364,3 +364,11 @@ def test_an_output_that_the_framework_cannot_hold_is_refused_by_name(
         step2(*args)
     step2.donate(*args)  # makes no bfloat16 tensor
     assert torch.equal(state["w"], example()[0]["w"] - 1)
+
+
+@pytest.mark.parametrize("symbol", ["absent", "abort", "__libc_start_main"])
+def test_a_kernel_that_the_file_does_not_define_is_refused(symbol: str, tmp_path: Path, pool: Path) -> None:
+    kernel = {"symbol": symbol, "workspace_bytes": 0, "workspace_align": 256}
+    foreign = build_step(tmp_path / "foreign.so", json.dumps(manifest(kernel=kernel)).encode())
+    with pytest.raises(ArtifactError, match=f"no function {symbol}"):
+        load(foreign)

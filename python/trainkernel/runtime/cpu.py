@@ -16,6 +16,7 @@ import numpy as np
 
 from trainkernel.errors import ArgumentError, ArtifactError, DeviceError
 from trainkernel.manifest import CpuTarget
+from trainkernel.runtime import elf
 from trainkernel.runtime.artifact import Artifact
 from trainkernel.runtime.cpu_features import check_host, default_workers
 from trainkernel.runtime.frameworks.base import Framework
@@ -93,13 +94,11 @@ class CpuBackend:
         check_host(target.arch, target.features)
         self.num_workers = target.workers or default_workers()
         self._run: Any = pool_library().tk_cpu_run
+        # The loader would look into the C library, too.
+        if kernel.symbol not in elf.find_symbols(artifact.data, (kernel.symbol,)):
+            raise ArtifactError(f"{artifact.path} has no function {kernel.symbol}", hint="compile the step again")
         self._code: ctypes.CDLL | None = _load_code(artifact)
-        try:
-            self._function = ctypes.cast(self._code[kernel.symbol], ctypes.c_void_p).value
-        except AttributeError:
-            raise ArtifactError(
-                f"{artifact.path} has no function {kernel.symbol}", hint="compile the step again"
-            ) from None
+        self._function = ctypes.cast(self._code[kernel.symbol], ctypes.c_void_p).value
         self._count = len(artifact.manifest.inputs) + len(artifact.manifest.outputs)
         self._params: Any = (ctypes.c_uint64 * (self._count + 1))()
         self._params_address = ctypes.addressof(self._params)

@@ -13,7 +13,7 @@ bool mlir::megakernel::isReduction(linalg::GenericOp op) { return op.getNumReduc
 
 static bool isAllowed(Operation *op) {
   return isa<linalg::GenericOp, linalg::FillOp, tensor::EmptyOp, tensor::ExpandShapeOp, tensor::CollapseShapeOp,
-             tensor::ExtractSliceOp, YieldOp>(op) ||
+             tensor::ExtractSliceOp, tensor::InsertSliceOp, YieldOp>(op) ||
          op->hasTrait<OpTrait::ConstantLike>();
 }
 
@@ -24,8 +24,10 @@ static bool isStatic(Operation *op) {
     return !tensor || (tensor.hasStaticShape() && tensor.getNumElements() > 0);
   };
   auto slice = dyn_cast<tensor::ExtractSliceOp>(op);
+  auto insert = dyn_cast<tensor::InsertSliceOp>(op);
   return llvm::all_of(op->getOperandTypes(), isStaticType) && llvm::all_of(op->getResultTypes(), isStaticType) &&
-         (!slice || (slice.getOffsets().empty() && slice.getStrides().empty()));
+         (!slice || (slice.getOffsets().empty() && slice.getStrides().empty())) &&
+         (!insert || (insert.getOffsets().empty() && insert.getStrides().empty()));
 }
 
 // The results of a reduction must be projections of its parallel loops, so that a tile of the result is a tile of the

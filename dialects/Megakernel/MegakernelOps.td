@@ -93,8 +93,8 @@ def Megakernel_FusedOp : Megakernel_Op<"fused", [Pure, IsolatedFromAbove, Single
 
     * (F1) region arguments have the types of the operands, yielded values those of the results;
     * (F2) the region holds only constants, `linalg.generic`, `linalg.fill`, `tensor.empty`,
-      `tensor.expand_shape`, `tensor.collapse_shape` and `tensor.extract_slice`, all of static shape and offset and
-      without zero extents;
+      `tensor.expand_shape`, `tensor.collapse_shape`, `tensor.extract_slice` and `tensor.insert_slice`, all of static
+      shape and offset and without zero extents;
     * (F3) at most one `linalg.generic` has reduction iterators; its indexing maps are projected permutations, and
       its results have one map, over all of its parallel loops;
     * (F4) all results have one shape, and where there is a reduction, its result's shape.

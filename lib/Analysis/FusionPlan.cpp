@@ -6,6 +6,7 @@
 #include "lib/Analysis/Views.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace mlir;
 using namespace mlir::megakernel;
@@ -152,8 +153,15 @@ std::optional<unsigned> FusionPlan::findEpilogue(GenericOp op, const llvm::SetVe
 }
 
 int64_t FusionPlan::lazyCost(Value value) const {
-  auto it = costOfLazy.find(value.getDefiningOp());
-  return it == costOfLazy.end() ? 0 : it->second;
+  Operation *op = value.getDefiningOp();
+  if (auto it = costOfLazy.find(op); it != costOfLazy.end())
+    return it->second;
+  // A view costs what is behind it, and one that joins two tensors a choice.
+  int64_t cost = 0;
+  if (op && !isa<GenericOp>(op))
+    for (Value operand : op->getOperands())
+      cost += lazyCost(operand) + (isa<tensor::InsertSliceOp>(op) ? 1 : 0);
+  return cost;
 }
 
 // An op is computed again in its readers when that is cheap and it is not itself a result of the step.

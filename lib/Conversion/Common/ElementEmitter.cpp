@@ -63,6 +63,8 @@ Value ElementEmitter::emitUncached(Value tensor, ArrayRef<LaneIndex> indices) {
     Type type = cast<RankedTensorType>(tensor.getType()).getElementType();
     return arith::ConstantOp::create(builder, op->getLoc(), builder.getZeroAttr(type));
   }
+  if (auto insert = dyn_cast<tensor::InsertSliceOp>(op))
+    return emitInsertSlice(insert, indices);
   if (!isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::ExtractSliceOp>(op)) {
     op->emitError() << "'" << op->getName() << "' is not supported in a fused region";
     return nullptr;
@@ -286,6 +288,40 @@ std::optional<SmallVector<LaneIndex>> ElementEmitter::sourceIndices(Operation *v
 Value ElementEmitter::emitView(Operation *op, ArrayRef<LaneIndex> indices) {
   std::optional<SmallVector<LaneIndex>> source = sourceIndices(op, indices);
   return source ? emit(op->getOperand(0), *source) : emitPerLane(op->getResult(0), indices);
+}
+
+// Both tensors are read, the inserted one at its nearest element, and one value is chosen: a branch would keep loads
+// apart.
+Value ElementEmitter::emitInsertSlice(tensor::InsertSliceOp op, ArrayRef<LaneIndex> indices) {
+  IndexMath math(builder, op.getLoc());
+  llvm::SmallBitVector dropped = op.getDroppedDims();
+  SmallVector<LaneIndex> source;
+  Value inside;
+  for (auto [dim, index] : llvm::enumerate(indices)) {
+    int64_t offset = op.getStaticOffset(dim), size = op.getStaticSize(dim), step = op.getStaticStride(dim);
+    bool staysTogether = index.isUniform() || (index.stride == 1 && step == 1 && offset % lanes == 0 &&
+                                               size % lanes == 0 && index.divisor % lanes == 0);
+    if (!staysTogether)
+      return emitPerLane(op.getResult(), indices);
+    // Below the offset this wraps around, beyond any size.
+    Value local = offset == 0 ? index.base : math.sub(index.base, math.constant(offset));
+    if (offset != 0 || size * step < op.getDestType().getDimSize(dim))
+      inside = math.both(inside, math.less(local, size * step));
+    if (step != 1) {
+      Value isHit = arith::CmpIOp::create(builder, op.getLoc(), arith::CmpIPredicate::eq, math.rem(local, step),
+                                          math.constant(0));
+      inside = math.both(inside, isHit);
+      local = math.div(local, step);
+    }
+    local = math.min(local, math.constant(size - (index.isUniform() ? 1 : lanes)));
+    if (!dropped.test(dim))
+      source.push_back({local, index.stride, index.isUniform() ? 1 : lanes});
+  }
+  Value inserted = emit(op.getSource(), source);
+  if (!inserted || !inside)
+    return inserted;
+  Value kept = emit(op.getDest(), indices);
+  return kept ? arith::SelectOp::create(builder, op.getLoc(), inside, inserted, kept).getResult() : nullptr;
 }
 
 // Where lanes do not stay together: each lane on its own.

@@ -13,6 +13,7 @@
 #include "dialects/Megakernel/MegakernelDialect.h"
 #include "lib/Conversion/Common/IndexMath.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 namespace mlir::megakernel {
 
@@ -54,6 +55,7 @@ private:
   Value emitUncached(Value tensor, ArrayRef<LaneIndex> indices);
   Value emitGeneric(linalg::GenericOp op, OpResult result, ArrayRef<LaneIndex> indices);
   Value emitView(Operation *op, ArrayRef<LaneIndex> indices);
+  Value emitInsertSlice(tensor::InsertSliceOp op, ArrayRef<LaneIndex> indices);
   Value emitPerLane(Value tensor, ArrayRef<LaneIndex> indices);
   Value truthOf(Value byte);
   Value outsideConstant(Operation *user, Value value);

@@ -4,7 +4,10 @@
 
 #include "dialects/Megakernel/MegakernelDialect.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/Transforms/Transforms.h"
+#include "mlir/Dialect/Tensor/Transforms/Transforms.h"
 #include "mlir/IR/Builders.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
 namespace mlir::megakernel {
 #define GEN_PASS_DEF_TKIMPORTLINALG
@@ -37,6 +40,14 @@ static FailureOr<DictionaryAttr> importAttributes(func::FuncOp function, Diction
   return list.getDictionary(function.getContext());
 }
 
+// Joining and padding are insertions, which need no buffer of their own.
+static LogicalResult decomposeJoins(Operation *step) {
+  RewritePatternSet patterns(step->getContext());
+  tensor::populateDecomposeTensorConcatPatterns(patterns);
+  linalg::populateDecomposePadPatterns(patterns);
+  return applyPatternsGreedily(step, std::move(patterns));
+}
+
 static LogicalResult importFunction(func::FuncOp function) {
   if (function.isExternal())
     return function.emitError("has no body, expected the training step");
@@ -64,7 +75,7 @@ static LogicalResult importFunction(func::FuncOp function) {
   ReturnOp::create(builder, oldReturn->getLoc(), oldReturn->getOperands());
   oldReturn->erase();
   function.erase();
-  return success();
+  return decomposeJoins(step);
 }
 
 namespace {

@@ -5,7 +5,7 @@ def TkImportLinalg : Pass<"tk-import-linalg", "::mlir::ModuleOp"> {
   let description = [{
     Needs a module with one `func.func` on ranked tensors whose arguments and results carry `megakernel.role`
     (a string), and new states `megakernel.updates`. Leaves a `megakernel.step` of the same name and body in its
-    place.
+    place. `tensor.concat` and `tensor.pad` become `tensor.insert_slice`.
 
     Fails where a role is missing or not a role, where the function has more than one block, or where the result
     violates a constraint of `megakernel.step`; declare the roles when capturing the step.

@@ -18,7 +18,7 @@ using namespace mlir::megakernel;
 
 static bool isSupported(Operation &op) {
   return isa<linalg::GenericOp, tensor::EmptyOp, tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::ExtractSliceOp,
-             ReturnOp>(op) ||
+             tensor::InsertSliceOp, ReturnOp>(op) ||
          op.hasTrait<OpTrait::ConstantLike>();
 }
 

@@ -18,7 +18,7 @@ endef
 .PHONY: help demo check check-gpu format dev docs wheel clean
 help:
 	@echo "make demo       build, compile a training step, train with it beside eager PyTorch, show both"
-	@echo "make check      format, lint, types, docs, lit tests, an installed wheel, pytest"
+	@echo "make check      format, lint, types, docs, lit tests, an installed wheel, steps for GPUs, pytest"
 	@echo "make check-gpu  the tests that need an NVIDIA GPU"
 	@echo "make dev        build into build/ and install the package of this checkout into .venv"
 	@echo "make format     bring Python and C++ into the project's format"
@@ -55,6 +55,7 @@ check: dev
 	$(call step,docs,$(BIN)/ninja -C build docs >build/docs.log && cmp build/docs/dialect.md docs/dialect.md && cmp build/docs/passes.md docs/passes.md)
 	$(call step,lit,$(BIN)/lit -q --order smart test)
 	$(call step,wheel,$(MAKE) --no-print-directory check-wheel)
+	$(call step,steps for GPUs,$(BIN)/python test/gpu/build_steps.py >build/gpu-steps.log || { cat build/gpu-steps.log; false; })
 	@echo "== pytest"
 	@$(BIN)/python -m pytest -q
 
@@ -67,8 +68,9 @@ check-wheel: wheel
 
 wheel: dev
 	@rm -rf dist
-	@$(BIN)/python -m pip wheel --quiet --no-build-isolation --no-deps -w dist -C build-dir=build \
-	  -C cmake.define.MLIR_DIR=$(SITE)/mlir/lib/cmake/mlir -C cmake.define.LLVM_DIR=$(SITE)/llvm/lib/cmake/llvm .
+	@$(BIN)/python -m pip wheel --quiet --no-build-isolation --no-deps -w dist --config-settings=build-dir=build \
+	  --config-settings=cmake.define.MLIR_DIR=$(SITE)/mlir/lib/cmake/mlir \
+	  --config-settings=cmake.define.LLVM_DIR=$(SITE)/llvm/lib/cmake/llvm .
 
 check-gpu: dev
 	$(BIN)/python -m pytest -q test/gpu

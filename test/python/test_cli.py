@@ -309,8 +309,12 @@ def test_an_interrupt_leaves_nothing(folder: Path, number: int) -> None:
     tool = fake_tool(folder / "slow", f"touch {folder}/started; exec sleep 60")
     temporary = folder / "tmp"
     temporary.mkdir()
-    variables = environment(TRAINKERNEL_PTXAS=str(tool), TMPDIR=str(temporary))
-    process = subprocess.Popen([*COMMAND, "train.py"], env=variables, stderr=subprocess.PIPE, text=True)
+    # PyTorch keeps a folder of its own.
+    caches = str(folder.with_name("caches"))
+    variables = environment(TRAINKERNEL_PTXAS=str(tool), TMPDIR=str(temporary), TORCHINDUCTOR_CACHE_DIR=caches)
+    # A shell lets its background jobs ignore SIGINT, and children inherit that.
+    command = ["env", "--default-signal=INT,TERM", *COMMAND, "train.py"]
+    process = subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True)
     for _ in range(600):
         if (folder / "started").exists():
             break

@@ -40,7 +40,7 @@ from trainkernel.errors import InternalError, TrainKernelError
 from trainkernel.runtime.artifact import parse
 from trainkernel.runtime.step import load_artifact
 
-LIMIT_SECONDS = 60.0
+LIMIT_SECONDS = 15.0
 
 
 class _OverTime(Exception):

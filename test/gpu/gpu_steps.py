@@ -83,8 +83,7 @@ def _layers_args(batch: int, *dims: int) -> tuple[Any, ...]:
 
 
 def _xt(batch: int, k: int, n: int) -> tuple[Any, Any]:
-    # The more features, the smaller: descent at the same rate must not diverge.
-    return randn(batch, k, scale=min(1.0, 16 * k**-0.5), seed=100), randn(batch, n, seed=101)
+    return randn(batch, k, seed=100), randn(batch, n, seed=101)
 
 
 def _mask(*shape: int) -> Any:

@@ -95,8 +95,8 @@ def misjudged(
 
     The largest error of each tensor may be :data:`FACTOR` times eager's, and besides
 
-    - :data:`ULPS` last places of its own dtype, at the largest value of the chain, or at a tenth of the loss: a loss
-      that has become small, or a gradient that is zero, is a difference of what is large;
+    - :data:`ULPS` last places of its own dtype, at the largest value of the chain: a loss that has become small is a
+      difference of what is still large;
     - one rounding of the compute dtype, at the largest change of the tensor by the steps (for what is no state, at its
       largest value): eager may be right by luck.
 
@@ -111,7 +111,6 @@ def misjudged(
     """
     found = []
     aims = truth[-1] if oracle is None else oracle
-    loss = max(_largest(leaves[0]) for leaves in truth)
     states = tensors_of(state)
     origins = [None] * (len(ours) - len(states)) + states
     columns = zip(*truth, strict=True)
@@ -124,8 +123,7 @@ def misjudged(
         our_error, eager_error = _largest(us.double() - aim.double()), _largest(them.double() - wanted)
         change = _largest(wanted if origin is None else wanted - origin.double())
         own = torch.finfo(us.dtype).eps if us.is_floating_point() else 0.0
-        scale = max(loss / 10, *map(_largest, exacts))
-        allowed = FACTOR * eager_error + ULPS * own * scale + torch.finfo(compute).eps * change
+        allowed = FACTOR * eager_error + ULPS * own * max(map(_largest, exacts)) + torch.finfo(compute).eps * change
         # So written, NaN is wrong.
         if not our_error <= allowed:
             found.append(

@@ -23,11 +23,9 @@ static bool isStatic(Operation *op) {
     auto tensor = dyn_cast<RankedTensorType>(type);
     return !tensor || (tensor.hasStaticShape() && tensor.getNumElements() > 0);
   };
-  auto slice = dyn_cast<tensor::ExtractSliceOp>(op);
-  auto insert = dyn_cast<tensor::InsertSliceOp>(op);
+  auto slice = dyn_cast<OffsetSizeAndStrideOpInterface>(op);
   return llvm::all_of(op->getOperandTypes(), isStaticType) && llvm::all_of(op->getResultTypes(), isStaticType) &&
-         (!slice || (slice.getOffsets().empty() && slice.getStrides().empty())) &&
-         (!insert || (insert.getOffsets().empty() && insert.getStrides().empty()));
+         (!slice || (slice.getOffsets().empty() && slice.getStrides().empty()));
 }
 
 // The results of a reduction must be projections of its parallel loops, so that a tile of the result is a tile of the

@@ -29,7 +29,7 @@ static ThreadLayout layoutOf(const ContractionShape &shape, const ContractionTil
                              : chooseThreadLayout(tile.m, tile.n, tile.k, target.threads);
 }
 
-// Chunks of k follow each other: load, multiply. A thread has 16 vectors of 16 bytes on their way at once.
+// Chunks of k follow each other: load, multiply.
 double trainkernel::predictTileTime(const ContractionShape &shape, const ContractionTile &tile,
                                     const TargetFacts &target, int64_t busy) {
   double perByte = std::max(target.timePerByte, busy * target.timePerByteOfAll);
@@ -41,7 +41,7 @@ double trainkernel::predictTileTime(const ContractionShape &shape, const Contrac
     return target.loadLatency + chunks * target.loadLatency + transfer +
            double(tile.m) * tile.n * shape.k / target.multiplyRate;
   int64_t vectors = (tile.m + tile.n) * tile.k * (shape.onMatrixUnits ? 2 : 4) / 16;
-  int64_t batches = divideCeil(vectors, 16 * target.threads);
+  int64_t batches = divideCeil(vectors, maxVectorsInFlight * target.threads);
   double multiply = layoutOf(shape, tile, target).cycles / target.clock;
   double epilogue = double(tile.m) * tile.n * shape.resultWork / instructionsPerCycle / target.clock;
   return chunks * (batches * target.loadLatency + multiply + 2 * target.ctaBarrier) + transfer + epilogue +

@@ -76,7 +76,7 @@ private:
   void createFunction();
   LogicalResult lower(Operation &op);
   void open(PhaseOp phase);
-  LogicalResult prefetch(PhaseOp phase);
+  LogicalResult prefetch(PhaseOp phase, Scope scope);
   LogicalResult lowerTile(OpenPhase::Tile &tile);
   void recordTime(Location loc);
 
@@ -131,7 +131,8 @@ LogicalResult KernelLowering::lower(Operation &op) {
   }
   if (auto barrier = dyn_cast<BarrierOp>(op)) {
     auto next = dyn_cast_or_null<PhaseOp>(barrier->getNextNode());
-    LogicalResult emitted = emitBarrier(*context, barrier, [&] { return next ? prefetch(next) : success(); });
+    LogicalResult emitted =
+        emitBarrier(*context, barrier, [&] { return next ? prefetch(next, barrier.getScope()) : success(); });
     recordTime(loc);
     return emitted;
   }
@@ -187,14 +188,14 @@ void KernelLowering::open(PhaseOp phase) {
   }
 }
 
-LogicalResult KernelLowering::prefetch(PhaseOp phase) {
+LogicalResult KernelLowering::prefetch(PhaseOp phase, Scope scope) {
   open(phase);
   bool anything = llvm::any_of(phase.getBody().front().getOps<TileOp>(),
                                [](TileOp tile) { return !tile.getPrefetched().value_or(ArrayRef<int64_t>()).empty(); });
   if (!anything || !current.isDisjoint)
     return success();
-  // Shared memory is still in use until all threads are here; a grid's barrier has seen to that already.
-  if (kernel.getGrid() == kernel.getCluster())
+  // Shared memory is in use until all threads are here; only a cluster's arrival does not wait for them.
+  if (scope == Scope::Cluster)
     context->barrier(phase.getLoc());
   for (std::unique_ptr<OpenPhase::Tile> &tile : current.tiles)
     if (tile->emitter && failed(tile->emitter->prefetch()))

@@ -123,18 +123,17 @@ private:
 };
 } // namespace
 
-// Vectors of 16 bytes that a thread may have on their way at once.
-static constexpr int64_t maxInFlight = 16;
+using trainkernel::maxVectorsInFlight;
 
 static LogicalResult stageInBatches(const CtaContext &context, Location loc, Stager &stager) {
   IndexMath math = context.math(loc);
-  int64_t items = stager.itemsPerThread(), whole = items / maxInFlight * maxInFlight;
+  int64_t items = stager.itemsPerThread(), whole = items / maxVectorsInFlight * maxVectorsInFlight;
   if (whole > 0) {
-    auto loop =
-        scf::ForOp::create(context.builder, loc, math.constant(0), math.constant(whole), math.constant(maxInFlight));
+    auto loop = scf::ForOp::create(context.builder, loc, math.constant(0), math.constant(whole),
+                                   math.constant(maxVectorsInFlight));
     OpBuilder::InsertionGuard guard(context.builder);
     context.builder.setInsertionPointToStart(loop.getBody());
-    if (failed(stager.load(loop.getInductionVar(), 0, maxInFlight)))
+    if (failed(stager.load(loop.getInductionVar(), 0, maxVectorsInFlight)))
       return failure();
     stager.store();
   }
@@ -153,7 +152,7 @@ LogicalResult mlir::megakernel::stageOperands(const CtaContext &context, TileDom
     stagers.emplace_back(context, domain, plan, staged.operand, staged.tile, staged.memory, base);
     items += stagers.back().itemsPerThread();
   }
-  if (items > maxInFlight) {
+  if (items > maxVectorsInFlight) {
     for (Stager &stager : stagers)
       if (failed(stageInBatches(context, plan.op->getLoc(), stager)))
         return failure();

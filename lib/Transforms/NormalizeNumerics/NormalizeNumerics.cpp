@@ -10,6 +10,7 @@
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "mlir/Transforms/WalkPatternRewriteDriver.h"
 
 namespace mlir::megakernel {
 #define GEN_PASS_DEF_TKNORMALIZENUMERICS
@@ -163,7 +164,7 @@ template <typename DivisionOp> struct DivideSafely : OpRewritePattern<DivisionOp
     auto type = dyn_cast<IntegerType>(op.getType());
     APInt known;
     bool isSafe = matchPattern(op.getRhs(), m_ConstantInt(&known)) && !known.isZero() && !known.isAllOnes();
-    if (!type || isSafe || op.getRhs().template getDefiningOp<arith::SelectOp>())
+    if (!type || isSafe)
       return failure();
     Location loc = op.getLoc();
     auto constant = [&](APInt value) -> Value {
@@ -253,9 +254,13 @@ struct NormalizeNumericsPass : public megakernel::impl::TkNormalizeNumericsBase<
     // Powers by small integers are products, as in PyTorch.
     populateMathAlgebraicSimplificationPatterns(patterns);
     patterns.add<WidenAccumulator, ExtendInsideContraction, RoundConstant, NarrowInTwoSteps, DropUnusedReductionResults,
-                 AddBoolsByOr, DivideSafely<arith::DivSIOp>, DivideSafely<arith::RemSIOp>>(&getContext());
+                 AddBoolsByOr>(&getContext());
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
-      signalPassFailure();
+      return signalPassFailure();
+    // One walk: a greedy rewrite would make what it has made safe safe again.
+    RewritePatternSet divisions(&getContext());
+    divisions.add<DivideSafely<arith::DivSIOp>, DivideSafely<arith::RemSIOp>>(&getContext());
+    walkAndApplyPatterns(getOperation(), std::move(divisions));
   }
 };
 } // namespace

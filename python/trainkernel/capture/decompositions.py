@@ -143,9 +143,8 @@ def _equal(left: torch.Tensor, right: torch.Tensor) -> Any:
 
 
 def _unequal(left: torch.Tensor, right: torch.Tensor) -> Any:
-    if not torch.result_type(left, right).is_floating_point:
-        return NotImplemented
-    return ~((left <= right) & (left >= right))
+    equal = _equal(left, right)
+    return NotImplemented if equal is NotImplemented else ~equal
 
 
 def _isfinite(tensor: torch.Tensor) -> Any:

@@ -37,3 +37,21 @@ func.func @bools(%x: tensor<4xi1>, %y: tensor<4xi1>) -> tensor<4xi1> {
   } -> tensor<4xi1>
   return %r : tensor<4xi1>
 }
+
+// A divisor that was chosen may still be zero.
+// CHECK-LABEL: func.func @chosen
+// CHECK: %[[CHOSEN:.*]] = arith.select
+// CHECK: arith.select %{{.*}}, %{{.*}}, %[[CHOSEN]] : i32
+// CHECK-NEXT: arith.divsi
+func.func @chosen(%x: tensor<4xi32>, %y: tensor<4xi1>) -> tensor<4xi32> {
+  %init = tensor.empty() : tensor<4xi32>
+  %zero = arith.constant 0 : i32
+  %r = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel"]}
+      ins(%x, %y : tensor<4xi32>, tensor<4xi1>) outs(%init : tensor<4xi32>) {
+  ^bb0(%a: i32, %c: i1, %out: i32):
+    %b = arith.select %c, %a, %zero : i32
+    %d = arith.divsi %a, %b : i32
+    linalg.yield %d : i32
+  } -> tensor<4xi32>
+  return %r : tensor<4xi32>
+}

@@ -16,6 +16,7 @@
 #include "lib/Transforms/ImportLinalg/ImportLinalg.h"
 #include "lib/Transforms/InlinePointwise/InlinePointwise.h"
 #include "lib/Transforms/InsertBarriers/InsertBarriers.h"
+#include "lib/Transforms/KeepRounding/KeepRounding.h"
 #include "lib/Transforms/NormalizeNumerics/NormalizeNumerics.h"
 #include "lib/Transforms/PlanBuffers/PlanBuffers.h"
 #include "lib/Transforms/PrefetchInputs/PrefetchInputs.h"
@@ -59,6 +60,10 @@ static void buildImport(OpPassManager &pm) {
   emulate.targetTypeStr = "f32";
   pm.addPass(arith::createArithEmulateUnsupportedFloats(emulate));
   pm.addPass(math::createMathExtendToSupportedTypes());
+  // Within one PyTorch op all is computed in float32 and rounded once: the conversions between fold here, while each
+  // body is still one op's.
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createTkKeepRounding());
   // Unit dimensions would keep a bias gradient's sum from meeting its update.
   pm.addPass(createLinalgFoldUnitExtentDimsPass());
   pm.addPass(createCanonicalizerPass());
@@ -117,7 +122,6 @@ static void buildLowerToCuda(OpPassManager &pm, const CudaOptions &options) {
   pm.addPass(memref::createExpandStridedMetadataPass());
   pm.addPass(createLowerAffinePass());
   ConvertGpuOpsToNVVMOpsOptions toNVVM;
-  toNVVM.indexBitwidth = kernelIndexBits;
   toNVVM.useBarePtrCallConv = true;
   pm.addNestedPass<gpu::GPUModuleOp>(createConvertGpuOpsToNVVMOps(toNVVM));
   pm.addNestedPass<gpu::GPUModuleOp>(createConvertVectorToLLVMPass());

@@ -128,6 +128,11 @@ _DESCENTS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]], to
     ),
     "scalars": (losses.scalars, lambda: ((torch.tensor(0.5), torch.tensor(-1.0)), *_xt(13, 7, 7)), F32),
     "sum_rows": (losses.sum_rows, lambda: (randn(127, 65, scale=0.1), randn(127, 65, seed=1), randn(65)), F32),
+    "sum_many_rows": (
+        losses.sum_rows,
+        lambda: (randn(50_021, 3), randn(50_021, 3, scale=0.004, seed=1), randn(3)),
+        F32,
+    ),
     "mean_columns": (losses.mean_columns, lambda: (randn(65, 127), randn(65, 127, seed=1), randn(65)), F32),
     "sum_middle": (losses.sum_middle, lambda: (randn(31, 1), randn(7, 31, 11), randn(7, 11)), F32),
     "mean_outer": (losses.mean_outer, lambda: (randn(7, 1), randn(5, 7, 33), randn(5, 7, 33, seed=1)), F32),

@@ -27,6 +27,7 @@ public:
   Value group() override { return threadGroup; }
 
   int64_t lanes() const override {
+    int64_t depth() const override { return 1; }
     return isSpread(plan.b) ? 1 : commonPowerOfTwo(perThreadN, {plan.extentOf(plan.nLoop)});
   }
 

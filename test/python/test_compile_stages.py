@@ -191,6 +191,7 @@ def test_the_report_says_what_was_decided(compiled: CompiledArtifact) -> None:
     assert len(report.phases) == sum(report.barriers.values()) + 1
     assert (report.registers is not None) == (compiled.target.kind == "cuda")
     assert json.loads(json.dumps(report.to_json()))["flops"] == report.flops
+    assert str(report) + "\n" == report.to_text()
     assert f"step for {compiled.target.kind} {compiled.target.arch}" in report.to_text()
 
 

@@ -135,6 +135,21 @@ def test_it_shows_what_it_takes_and_returns(mlp_step: trainkernel.CompiledTraini
     assert mlp_step.report().to_json()["target"] == "cpu"
 
 
+def test_the_report_names_the_users_lines_and_results(mlp_step: trainkernel.CompiledTrainingStep) -> None:
+    report = mlp_step.report()
+    source = Path(mlp.__code__.co_filename)
+    code = source.read_text().splitlines()
+    ops = [op for phase in report.phases for op in phase.ops]
+    named = {line for op in ops for line in op.lines}
+    assert named and all(line.startswith(f"{source.name}:") for line in named)
+    assert any("addmm" in code[int(line.rpartition(":")[2]) - 1] for line in named), "the line of a matrix product"
+    assert sorted(path for op in ops for path in op.makes) == sorted(spec.name for spec in mlp_step.outputs)
+    text = str(report)
+    assert f"lines are of {source.name}" in text and all(spec.name in text for spec in mlp_step.outputs)
+    assert next(iter(report.seconds)) == "capture"
+    assert f"time       {sum(report.seconds.values()):.2f} s: capture {report.seconds['capture']:.2f}, " in text
+
+
 def test_wrong_arguments_are_refused_by_name(mlp_step: trainkernel.CompiledTrainingStep) -> None:
     state, x, t = mlp_args(8, 16, 24)
     assert "argument x has shape" in str(error_of(ArgumentError, lambda: mlp_step(state, x[:4], t)))

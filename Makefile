@@ -89,7 +89,8 @@ wheel: dev
 	  --config-settings=cmake.define.LLVM_DIR=$(SITE)/llvm/lib/cmake/llvm .
 
 check-gpu: dev
-	$(BIN)/python -m pytest -q test/gpu
+	@$(BIN)/python -m pytest -q test/gpu; status=$$?; \
+	if [ $$status -eq 5 ]; then echo "check-gpu: no test ran, for the reasons above; expected an NVIDIA GPU" >&2; fi; exit $$status
 
 format: $(VENV)/packages
 	$(BIN)/ruff check --quiet --fix $(PYTHON_FOLDERS)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -200,3 +203,18 @@ def test_verbose_writes_stages_and_a_report_to_stderr(capsys: pytest.CaptureFixt
     out, err = capsys.readouterr()
     assert out == ""
     assert "trainkernel: capture" in err and "train for cpu x86-64-v2" in err
+
+
+@pytest.mark.parametrize(("package", "title"), [("torch", "PyTorch is"), ("torch_mlir", "torch-mlir, .* is")])
+def test_a_missing_package_names_the_extra(package: str, title: str) -> None:
+    program = f"""
+import sys
+sys.modules[{package!r}] = None
+import numpy, trainkernel
+try:
+    trainkernel.compile_training(lambda w: (w.sum(), w), (numpy.ones(4, numpy.float32),))
+except trainkernel.CompileError as error:
+    sys.exit(str(error))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert re.match(rf"{title} not installed, expected .*\n  help: pip install 'trainkernel\[compile\]'", done.stderr)

@@ -152,3 +152,17 @@ def test_every_variable_is_in_the_table() -> None:
     read = set(re.findall(r"\"(TRAINKERNEL_[A-Z_]+)\"", "".join(path.read_text() for path in sources)))
     assert read and all(f"`{name}`" in table for name in read)
     assert all(name in read for name in re.findall(r"`(TRAINKERNEL_[A-Z_]+)`", table.partition("## Tests")[0]))
+
+
+def test_every_pass_pipeline_and_tool_that_is_named_exists(programs: Path) -> None:
+    known = {"tk-compile", "tk-opt", "tk-translate", "tk-lsp-server"}
+    for program in ("tk-opt", "tk-translate"):
+        shown = subprocess.run([programs / program, "--help"], capture_output=True, text=True, check=True).stdout
+        known |= set(re.findall(r"--((?:tk|convert-megakernel)-[a-z-]+)", shown))
+    sources = [path for kind in ("*.cpp", "*.td") for path in (ROOT / "lib").rglob(kind)]
+    sources += [*(ROOT / "python").rglob("*.py"), *PAGES]
+    for path in sources:
+        named = set(
+            re.findall(r"(?<![\w./-])((?:tk|convert-megakernel)-[a-z]+(?:-[a-z]+)*)(?![\w-])", path.read_text())
+        )
+        assert named <= known, f"{path.relative_to(ROOT)} names {', '.join(sorted(named - known))}"

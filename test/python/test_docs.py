@@ -8,6 +8,7 @@ parsed and verified.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import subprocess
@@ -21,6 +22,8 @@ import pytest
 
 pytest.importorskip("torch")
 
+from trainkernel.compiler.report import OpReport, PhaseReport, Report
+from trainkernel.compiler.stages import STAGE_NAMES
 from trainkernel.compiler.tools import find_ptxas, find_tk_opt
 from trainkernel.errors import CompileError
 
@@ -166,3 +169,14 @@ def test_every_pass_pipeline_and_tool_that_is_named_exists(programs: Path) -> No
             re.findall(r"(?<![\w./-])((?:tk|convert-megakernel)-[a-z]+(?:-[a-z]+)*)(?![\w-])", path.read_text())
         )
         assert named <= known, f"{path.relative_to(ROOT)} names {', '.join(sorted(named - known))}"
+
+
+def test_every_field_of_the_report_is_documented() -> None:
+    page = (ROOT / "docs" / "performance.md").read_text()
+    fields = {field.name for kind in (Report, PhaseReport, OpReport) for field in dataclasses.fields(kind)}
+    assert all(f"`{name}`" in page for name in (fields | {"flops", "bytes_moved"}) - {"ops"})
+
+
+def test_every_stage_is_documented() -> None:
+    page = (ROOT / "docs" / "pipelines.md").read_text()
+    assert all(f"`{name}`" in page for name in STAGE_NAMES)

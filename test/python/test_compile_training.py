@@ -147,7 +147,7 @@ def test_the_report_names_the_users_lines_and_results(mlp_step: trainkernel.Comp
     assert named and all(line.startswith(f"{source.name}:") for line in named)
     assert any("addmm" in code[int(line.rpartition(":")[2]) - 1] for line in named), "the line of a matrix product"
     assert sorted(path for op in ops for path in op.makes) == sorted(spec.name for spec in mlp_step.outputs)
-    text = str(report)
+    text = report.to_text(120)
     assert f"lines are of {source.name}" in text and all(spec.name in text for spec in mlp_step.outputs)
     assert next(iter(report.seconds)) == "capture"
     assert f"time       {sum(report.seconds.values()):.2f} s: capture {report.seconds['capture']:.2f}, " in text

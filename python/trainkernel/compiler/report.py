@@ -7,12 +7,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from io import StringIO
+from shutil import get_terminal_size
 from typing import Any
 
 from trainkernel.manifest import CudaTarget, KernelSpec, Manifest
 
 _REGISTERS = re.compile(r"Used (\d+) registers")
 _SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
+#: Columns of the text; between them the terminal decides.
+_NARROW, _WIDE = 100, 120
 
 
 @dataclass(frozen=True)
@@ -112,16 +115,17 @@ class Report:
         """The report as JSON-able data, with the sums."""
         return {**asdict(self), "flops": self.flops, "bytes_moved": self.bytes_moved}
 
-    def to_text(self, width: int = 100) -> str:
+    def to_text(self, width: int | None = None) -> str:
         """The report as text with a table of the phases.
 
         Args:
-            width: columns of the terminal.
+            width: columns of the text; by default those of the terminal, from 100 to 120.
         """
         from rich.console import Console
 
         stream = StringIO()
-        console = Console(file=stream, width=width, color_system=None, highlight=False)
+        columns = width or min(max(get_terminal_size((_WIDE, 24)).columns, _NARROW), _WIDE)
+        console = Console(file=stream, width=columns, color_system=None, highlight=False)
         for line in self._summary():
             console.print(line, markup=False, soft_wrap=True)
         if self.phases:
@@ -164,7 +168,7 @@ class Report:
         for title in ("phase", "barrier", "operation"):
             table.add_column(title, no_wrap=True)
         for title in ("lines", "makes"):
-            table.add_column(title, overflow="fold")
+            table.add_column(title, overflow="fold", min_width=7)
         for title in ("tiles", "tile", "FLOP", "read", "written"):
             table.add_column(title, justify="right", no_wrap=True)
         for index, phase in enumerate(self.phases):
@@ -172,7 +176,7 @@ class Report:
             for op in phase.ops:
                 sizes = "x".join(map(str, op.sizes))
                 amounts = (format_count(op.flops), format_bytes(op.bytes_read), format_bytes(op.bytes_written))
-                names = (join_lines(op.lines, self._common_file), " ".join(op.makes) or "-")
+                names = (join_lines(op.lines, self._common_file), "\n".join(op.makes) or "-")
                 table.add_row(*first, op.kind, *names, str(op.tiles), sizes, *amounts)
                 first = ("", "")
         return table
@@ -256,13 +260,13 @@ def _trimmed(sizes: tuple[int, int, int]) -> tuple[int, ...]:
 
 
 def join_lines(lines: Sequence[str], common: str | None = None) -> str:
-    """Lines such as "step.py:7" with each file named once, e.g. "step.py:7,9 loss.py:3"; a common file not at all."""
+    """Lines such as "step.py:7", a row for each file: "step.py:7,9"; a common file is not named."""
     numbers: dict[str, list[str]] = {}
     for line in lines:
         file, _, number = line.rpartition(":")
         numbers.setdefault(file, []).append(number)
     parts = (",".join(found) if file == common else f"{file}:{','.join(found)}" for file, found in numbers.items())
-    return " ".join(parts) or "-"
+    return "\n".join(parts) or "-"
 
 
 def format_bytes(count: int) -> str:

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from trainkernel.capture.packages import check_packages
 from trainkernel.capture.roles import RoleTable, StepRoles, assign_roles, input_side, output_side
 from trainkernel.capture.tensors import TensorType
 from trainkernel.errors import CaptureError
@@ -66,9 +67,11 @@ def capture(
 
     Raises:
         CaptureError: the step cannot be compiled; the message names the operation or argument and the user's line.
+        CompileError: PyTorch or torch-mlir is not installed.
     """
     if not name.isidentifier() or not name.isascii():
         raise CaptureError(f"the name of the step is {name!r}", expected="an ASCII identifier")
+    check_packages()
     # These import PyTorch and torch-mlir.
     from trainkernel.capture.arguments import describe_arguments
     from trainkernel.capture.export import trace_step

@@ -88,11 +88,10 @@ def _run(options: Options) -> None:
     seconds: dict[str, float] = {}
     with progress_display() as progress:
         captured = _capture(options, seconds, progress)
-        made = _compile(options, captured, progress)
-    seconds |= made.seconds
+        made = _compile(options, captured, progress).timed(seconds)
     _write(options, made)
     if options.verbose:
-        show_times(seconds)
+        show_times(made.seconds)
 
 
 def _check_outputs(options: Options) -> None:

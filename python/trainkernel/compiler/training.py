@@ -7,6 +7,7 @@ import inspect
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -69,8 +70,10 @@ def compile_training(
         say("capture")
     recorder = _Recorder(step)
     function = recorder if callable(step) else step
+    start = time.perf_counter()
     captured = capture(function, example_args, name=name or _name_of(step), roles=roles)
-    made = compile_step(captured, target=resolved, grid=grid, progress=say)
+    seconds = {"capture": time.perf_counter() - start}
+    made = compile_step(captured, target=resolved, grid=grid, progress=say).timed(seconds)
     if say and made.report:
         say(made.report.to_text())
     return CompiledTrainingStep(captured, made, recorder.types, device=device, donate=donate)
@@ -123,7 +126,7 @@ class CompiledTrainingStep:
         """The tensors that the step returns, in the order of its result's leaves."""
         return self._manifest.outputs
 
-    def __call__(self, *args: Any, donate: bool | None = None, stream: Any = None) -> Any:
+    def __call__(self, *args: Any, donate: bool | None = None, stream: Any = None, **unknown: Any) -> Any:
         """Run one step; see :meth:`trainkernel.LoadedStep.__call__`.
 
         Raises:
@@ -131,7 +134,7 @@ class CompiledTrainingStep:
             DeviceError: there is no device that can run the step, or the launch failed.
         """
         loaded = self._loaded or self._load()
-        return loaded(*args, donate=self._donate if donate is None else donate, stream=stream)
+        return loaded(*args, donate=self._donate if donate is None else donate, stream=stream, **unknown)
 
     def _load(self) -> LoadedStep:
         with self._lock:

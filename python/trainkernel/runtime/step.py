@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from types import TracebackType
 from typing import Any, Protocol
@@ -85,17 +85,20 @@ class LoadedStep:
         """The tensors that the step returns, in the order of its result's leaves."""
         return self.manifest.outputs
 
-    def __call__(self, *args: Any, donate: bool = False, stream: Any = None) -> Any:
+    def __call__(self, *args: Any, donate: bool = False, stream: Any = None, **unknown: Any) -> Any:
         """Run one step.
 
         Args:
             args: the function's positional arguments; tensors contiguous, on the step's device, of the compiled shapes
                 and dtypes.
             donate: update the state in place: the new state in the result is made of the very tensors passed in. They
-                must be writable and overlap no other argument.
+                must be writable and overlap no other argument. To autograd this is an in-place change without
+                gradient, as an optimizer's under ``torch.no_grad()``: a parameter keeps ``requires_grad``, and a
+                backward pass that had saved the tensor raises. Without donation no result requires a gradient.
             stream: on a GPU, the stream to launch on instead of the framework's current one: a CUstream handle as an
                 int, or an object with ``__cuda_stream__``, ``cuda_stream`` or ``ptr``. Ordering the inputs and the
                 further use of the results with that stream is up to the caller.
+            unknown: refused; the function's arguments are positional.
 
         Returns:
             What the function returned, e.g. ``(loss, new_state)``.
@@ -104,6 +107,8 @@ class LoadedStep:
             ArgumentError: an argument does not fit; nothing was launched.
             DeviceError: the launch failed.
         """
+        if unknown:
+            raise unknown_keywords(self.manifest, unknown)
         binder, backend = self._binder, self._backend
         leaves = binder.leaves(args)
         plan = binder.plan(leaves, args)
@@ -159,6 +164,17 @@ class LoadedStep:
         signature = f"{manifest.name}({', '.join(manifest.parameters)})"
         counts = f"{len(manifest.inputs)} inputs, {len(manifest.outputs)} outputs"
         return f"<trainkernel step {signature} from {os.path.basename(self._path)} on {where}: {counts}>"
+
+
+def unknown_keywords(manifest: Manifest, unknown: Iterable[str]) -> ArgumentError:
+    """The error for a call with keyword arguments that a step does not take."""
+    names = ", ".join(unknown)
+    parameters = ", ".join(manifest.parameters)
+    return ArgumentError(
+        f"{manifest.name} got the keyword {'arguments' if ',' in names else 'argument'} {names}",
+        expected="donate or stream",
+        hint=f"pass the step's own arguments by position: {manifest.name}({parameters})",
+    )
 
 
 def load(path: str | os.PathLike[str], *, device: Any = None) -> LoadedStep:

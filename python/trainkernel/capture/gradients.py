@@ -18,6 +18,7 @@ from trainkernel.capture.paths import Flow
 
 _GRADIENT_OF = "trainkernel_gradient_of"
 _DIFFERENTIATED = "trainkernel_differentiated"
+_PARAMETER = "trainkernel_parameter"
 _ATEN = torch.ops.aten
 # The result is the first argument: another name of it, another shape, or another precision.
 _SAME = frozenset(
@@ -72,8 +73,11 @@ def _mark(inputs: Iterable[Any], gradients: Iterable[Any]) -> None:
         source, node = _node_of(tensor), _node_of(gradient)
         argument = _argument(source) if source is not None else None
         # A gradient that is an argument itself (a cotangent that the caller passed) says nothing.
-        if argument is not None and node is not None and node.op != "placeholder":
-            node.meta[_GRADIENT_OF] = node.meta.get(_GRADIENT_OF, frozenset()) | {argument}
+        if argument is None or node is None or node.op == "placeholder":
+            continue
+        node.meta[_GRADIENT_OF] = node.meta.get(_GRADIENT_OF, frozenset()) | {_index(argument)}
+        # The gradient's own node is gone from the trace where nothing uses it.
+        argument.meta[_PARAMETER] = True
 
 
 def _mark_differentiated(outputs: Any) -> None:
@@ -100,13 +104,15 @@ def _node_of(tensor: Any) -> torch.fx.Node | None:
     return proxy.node if isinstance(proxy, torch.fx.Proxy) else None
 
 
-def _argument(node: torch.fx.Node) -> int | None:
-    """The index of the argument that a node is, perhaps in another shape or precision."""
+def _argument(node: torch.fx.Node) -> torch.fx.Node | None:
+    """The argument that a node is, perhaps in another shape or precision."""
     while node.op == "call_function" and node.target in _SAME:
         node = node.all_input_nodes[0]
-    if node.op != "placeholder":
-        return None
-    return [other for other in node.graph.nodes if other.op == "placeholder"].index(node)
+    return node if node.op == "placeholder" else None
+
+
+def _index(placeholder: torch.fx.Node) -> int:
+    return [node for node in placeholder.graph.nodes if node.op == "placeholder"].index(placeholder)
 
 
 def flows_of(module: torch.fx.GraphModule) -> tuple[tuple[Flow, ...], frozenset[int]]:
@@ -120,17 +126,17 @@ def flows_of(module: torch.fx.GraphModule) -> tuple[tuple[Flow, ...], frozenset[
         node = _named(result)
         by_node[node] = by_node.get(node, frozenset()) | {index}
     found: dict[torch.fx.Node, Flow] = {}
-    parameters: frozenset[int] = frozenset()
+    parameters: set[int] = set()
     inputs = 0
     for node in module.graph.nodes:
         if node.op == "placeholder":
             found[node] = Flow(frozenset([inputs]), frozenset([inputs]), handed_on=inputs)
+            if node.meta.get(_PARAMETER):
+                parameters.add(inputs)
             inputs += 1
         elif node.op != "output":
-            flow = _joined(node, found, by_node)
-            parameters |= flow.gradient_of
-            found[node] = flow
-    return tuple(_result_flow(result, found, by_node) for result in results), parameters
+            found[node] = _joined(node, found, by_node)
+    return tuple(_result_flow(result, found, by_node) for result in results), frozenset(parameters)
 
 
 def _joined(node: torch.fx.Node, found: dict[torch.fx.Node, Flow], by_node: dict[Any, frozenset[int]]) -> Flow:

@@ -74,7 +74,8 @@ class _Inference:
         """Refuse an output that has no first and last part to infer from."""
         if not self._inputs.roots:
             raise CaptureError("the step takes no arguments", expected="step(state, *batch)")
-        wanted = isinstance(self._declared.loss, Inferred) + (not updates_given)
+        has_state = next(iter(self._inputs.roots.values())).spec.num_leaves > 0
+        wanted = isinstance(self._declared.loss, Inferred) + (has_state and not updates_given)
         out = self._outputs.roots["out"]
         if len(self._free()) >= wanted and (out.spec.kind in _TUPLES or not wanted or out.spec.kind == "leaf"):
             return
@@ -109,6 +110,10 @@ class _Inference:
         """The last output as the next value of the first argument."""
         state = next(iter(self._inputs.roots.values()))
         rest = self._free()
+        if not state.spec.num_leaves:
+            if not rest:
+                return {}
+            raise self._refuse(f"the first argument {state.path} holds no tensor", "the state first")
         if not rest:
             raise self._refuse("no output is left for the new state", _DEFAULT)
         last, others = rest[-1], rest[:-1]
@@ -210,7 +215,7 @@ class _Inference:
             if unit.path != loss and unit.spec.num_leaves and not self._taken(unit):
                 for piece, arg, is_gradient in self._explain(unit, set(updates.values())):
                     (found if is_gradient else updates)[piece.path] = arg.path
-        if not (updates or found or out.path == loss):
+        if not (updates or found or all(unit.path == loss for unit in units)):
             return None
         # Only arguments with a next value have gradients.
         gradients |= {g: arg for g, arg in found.items() if any(arg.startswith(state) for state in updates.values())}

@@ -12,6 +12,8 @@ from typing import Any
 from trainkernel.manifest import CudaTarget, KernelSpec, Manifest
 
 _REGISTERS = re.compile(r"Used (\d+) registers")
+#: Paths that a list in the report shows before it only counts.
+_SHOWN = 8
 _SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 
 
@@ -75,6 +77,7 @@ class Report:
         registers: of one thread; None where unknown.
         spill_bytes: register spills of one thread in bytes, stores and loads; None where unknown.
         seconds: wall time of each stage of the compilation.
+        roles: the roles of the step, one text each, e.g. "new state out[1] of state (inferred)".
     """
 
     name: str
@@ -93,6 +96,7 @@ class Report:
     registers: int | None = None
     spill_bytes: int | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
+    roles: tuple[str, ...] = ()
 
     @property
     def flops(self) -> int:
@@ -129,6 +133,7 @@ class Report:
 
     def _summary(self) -> list[str]:
         lines = [f"{self.name} for {self.target} {self.arch}, {format_bytes(self.file_bytes)}"]
+        lines += [f"{'' if index else 'roles':<11}{text}" for index, text in enumerate(self.roles)]
         if self.target == "cuda":
             grid, cluster = (" x ".join(map(str, _trimmed(sizes))) for sizes in (self.grid, self.cluster))
             shared = f"{format_bytes(self.shared_bytes)} shared memory each"
@@ -195,7 +200,33 @@ def make_report(
         registers=int(registers[1]) if registers and isinstance(manifest.target, CudaTarget) else None,
         spill_bytes=int(spills[1]) + int(spills[2]) if spills else None,
         seconds=dict(seconds or {}),
+        roles=_roles(manifest.roles),
     )
+
+
+def _roles(roles: Mapping[str, Any]) -> tuple[str, ...]:
+    """The roles in words; those that another version wrote differently are left out, as they are for people."""
+    inferred = roles.get("inferred")
+
+    def said(kind: str) -> str:
+        return " (inferred)" if isinstance(inferred, list) and kind in inferred else ""
+
+    lines: list[str] = []
+    if "loss" in roles:
+        loss = roles["loss"]
+        lines.append((f"loss {loss}" if isinstance(loss, str) else "no loss") + said("loss"))
+    for kind, noun in (("gradients", "gradient"), ("updates", "new state")):
+        pairs = roles.get(kind)
+        for out, arg in pairs.items() if isinstance(pairs, dict) else ():
+            lines.append(f"{noun} {out} of {arg}{said(kind)}")
+    if "updates" in roles and not roles["updates"]:
+        lines.append("no state" + said("updates"))
+    for kind, noun in (("constants", "constant"), ("trained", "trained by its gradient:")):
+        paths = roles.get(kind)
+        if isinstance(paths, list) and paths:
+            more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
+            lines.append(f"{noun} {', '.join(map(str, paths[:_SHOWN]))}{more}")
+    return tuple(lines)
 
 
 def _phases(kernel: KernelSpec) -> tuple[PhaseReport, ...]:

@@ -111,10 +111,14 @@ struct VerifyAutodiffPass : public megakernel::impl::TkVerifyAutodiffBase<Verify
                                 << argumentName(step, arg);
       if (!loss)
         return step.emitError() << "returns the gradient " << resultName(step, i) << " but no loss, expected a loss";
-      if (!dependences.of(*loss).test(arg))
-        return step.emitError() << "the loss " << resultName(step, *loss) << " does not depend on "
-                                << argumentName(step, arg) << ", expected it to, as " << resultName(step, i)
-                                << " is its gradient";
+      if (!dependences.of(*loss).test(arg)) {
+        InFlightDiagnostic error = step.emitError();
+        error << "the loss " << resultName(step, *loss) << " does not depend on " << argumentName(step, arg)
+              << ", expected it to, as " << resultName(step, i) << " is its gradient";
+        error.attachNote() << "a gradient that is zero on purpose is to be left out of those that the step returns, or "
+                              "declared to be no gradient";
+        return error;
+      }
       llvm::BitVector used = step.getUsedGradients(i);
       if (used.any() && !used.test(arg))
         return emitError(locationOf(step, i))

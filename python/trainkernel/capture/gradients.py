@@ -40,6 +40,20 @@ _SAME = frozenset(
         (torch.ops.prims.convert_element_type, "default"),
     )
 )
+# The result has the shape and the dtype of the first argument, and nothing of its values.
+_LIKE = frozenset(
+    [
+        _ATEN.zeros_like.default,
+        _ATEN.ones_like.default,
+        _ATEN.full_like.default,
+        _ATEN.empty_like.default,
+        _ATEN.new_zeros.default,
+        _ATEN.new_ones.default,
+        _ATEN.new_full.default,
+        _ATEN.new_empty.default,
+        _ATEN.new_empty_strided.default,
+    ]
+)
 _NAMES = frozenset([_ATEN.alias.default, _ATEN.detach.default, _ATEN.clone.default])
 
 
@@ -140,7 +154,7 @@ def flows_of(module: torch.fx.GraphModule) -> tuple[tuple[Flow, ...], frozenset[
 
 
 def _joined(node: torch.fx.Node, found: dict[torch.fx.Node, Flow], by_node: dict[Any, frozenset[int]]) -> Flow:
-    sources = [found[used] for used in node.all_input_nodes]
+    sources = [] if node.target in _LIKE else [found[used] for used in node.all_input_nodes]
     of: frozenset[int] = node.meta.get(_GRADIENT_OF, frozenset())
     same = sources[0] if node.target in _NAMES else None
     if same is not None:

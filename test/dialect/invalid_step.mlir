@@ -69,22 +69,6 @@ megakernel.step @gradient_of_the_batch(%w: tensor<2xf32> {megakernel.role = #meg
 
 // -----
 
-// expected-error @below {{result 0 has 'megakernel.uses_gradients' array<i64: 1>, expected an array of argument indices (S6)}}
-megakernel.step @uses_no_argument(%x: tensor<2xf32> {megakernel.role = #megakernel.role<batch>})
-    -> (tensor<2xf32> {megakernel.role = #megakernel.role<output>, megakernel.uses_gradients = array<i64: 1>}) {
-  megakernel.return %x : tensor<2xf32>
-}
-
-// -----
-
-// expected-error @below {{result 0 has 'megakernel.uses_values' 0 : i64, expected an array of argument indices (S6)}}
-megakernel.step @uses_no_array(%x: tensor<2xf32> {megakernel.role = #megakernel.role<batch>})
-    -> (tensor<2xf32> {megakernel.role = #megakernel.role<output>, megakernel.uses_values = 0 : i64}) {
-  megakernel.return %x : tensor<2xf32>
-}
-
-// -----
-
 megakernel.step @wrong_return(%x: tensor<2xf32> {megakernel.role = #megakernel.role<batch>})
     -> (tensor<2xf32> {megakernel.role = #megakernel.role<output>}) {
   // expected-error @below {{returns (), expected ('tensor<2xf32>') as its parent declares}}

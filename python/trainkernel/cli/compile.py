@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import sys
 import time
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from trainkernel.cli.display import progress_display, show_error, show_times, show_unexpected
-from trainkernel.cli.options import EPILOG, SUFFIXES, Options, with_options
+from trainkernel.cli.options import EPILOG, ROLE_OPTIONS, SUFFIXES, Options, with_options
 from trainkernel.errors import CaptureError, CompileError, TrainKernelError
 
 if TYPE_CHECKING:
@@ -65,6 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except _Terminated:
         return 128 + signal.SIGTERM
     except TrainKernelError as error:
+        proposal: StepRoles | None = getattr(error, "proposal", None)
+        if proposal is not None:
+            error.hint = f"declare the roles: {_command_with_roles(given, proposal)}"
         show_error(error)
         return error.exit_code
     except Exception as error:
@@ -73,6 +77,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         signal.signal(signal.SIGTERM, before)
     return 0
+
+
+def _command_with_roles(given: Sequence[str], roles: StepRoles) -> str:
+    """The command line that was given, with these roles."""
+    kept: list[str] = []
+    words = iter(given)
+    for word in words:
+        if word in ROLE_OPTIONS:
+            next(words, None)
+        elif word.partition("=")[0] not in ROLE_OPTIONS:
+            kept.append(word)
+    return shlex.join(["tk-compile", *kept, *roles.to_options()])
 
 
 class _Terminated(BaseException):
@@ -116,12 +132,10 @@ def _check_outputs(options: Options) -> None:
             check_destination(path)
 
 
-def _roles(options: Options) -> StepRoles | None:
-    from trainkernel.capture import StepRoles
+def _roles(options: Options) -> StepRoles:
+    from trainkernel.capture.roles import INFERRED, StepRoles
 
-    if options.loss is None and not (options.gradients or options.updates or options.constants):
-        return None
-    loss = "out[0]" if options.loss is None else options.loss
+    loss = INFERRED if options.loss is None else options.loss
     return StepRoles.parse(loss=loss, gradients=options.gradients, updates=options.updates, constants=options.constants)
 
 

@@ -13,6 +13,8 @@ from typing import Any
 from trainkernel.manifest import CudaTarget, KernelSpec, Manifest
 
 _REGISTERS = re.compile(r"Used (\d+) registers")
+#: Paths that a list in the report shows before it only counts.
+_SHOWN = 8
 _SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 #: Columns of the text; between them the terminal decides.
 _NARROW, _WIDE = 100, 120
@@ -82,6 +84,7 @@ class Report:
         registers: of one thread; None where unknown.
         spill_bytes: register spills of one thread in bytes, stores and loads; None where unknown.
         seconds: wall time of each part of the compilation, from the capture on where the compiler did it.
+        roles: the roles of the step, one text each, e.g. "new state out[1] of state (inferred)".
     """
 
     name: str
@@ -100,6 +103,7 @@ class Report:
     registers: int | None = None
     spill_bytes: int | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
+    roles: tuple[str, ...] = ()
 
     @property
     def flops(self) -> int:
@@ -141,6 +145,7 @@ class Report:
     def _summary(self) -> list[str]:
         source = f", lines are of {self._common_file}" if self._common_file else ""
         lines = [f"{self.name} for {self.target} {self.arch}, {format_bytes(self.file_bytes)}{source}"]
+        lines += [f"{'' if index else 'roles':<11}{text}" for index, text in enumerate(self.roles)]
         if self.target == "cuda":
             grid, cluster = (" x ".join(map(str, _trimmed(sizes))) for sizes in (self.grid, self.cluster))
             shared = f"{format_bytes(self.shared_bytes)} shared memory each"
@@ -216,7 +221,33 @@ def make_report(
         registers=int(registers[1]) if registers and isinstance(manifest.target, CudaTarget) else None,
         spill_bytes=int(spills[1]) + int(spills[2]) if spills else None,
         seconds=dict(seconds or {}),
+        roles=_roles(manifest.roles),
     )
+
+
+def _roles(roles: Mapping[str, Any]) -> tuple[str, ...]:
+    """The roles in words; those that another version wrote differently are left out, as they are for people."""
+    inferred = roles.get("inferred")
+
+    def said(kind: str) -> str:
+        return " (inferred)" if isinstance(inferred, list) and kind in inferred else ""
+
+    lines: list[str] = []
+    if "loss" in roles:
+        loss = roles["loss"]
+        lines.append((f"loss {loss}" if isinstance(loss, str) else "no loss") + said("loss"))
+    for kind, noun in (("gradients", "gradient"), ("updates", "new state")):
+        pairs = roles.get(kind)
+        for out, arg in pairs.items() if isinstance(pairs, dict) else ():
+            lines.append(f"{noun} {out} of {arg}{said(kind)}")
+    if "updates" in roles and not roles["updates"]:
+        lines.append("no state" + said("updates"))
+    for kind, noun in (("constants", "constant"), ("trained", "trained by its gradient:")):
+        paths = roles.get(kind)
+        if isinstance(paths, list) and paths:
+            more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
+            lines.append(f"{noun} {', '.join(map(str, paths[:_SHOWN]))}{more}")
+    return tuple(lines)
 
 
 def _phases(kernel: KernelSpec) -> tuple[PhaseReport, ...]:

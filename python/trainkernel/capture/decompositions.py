@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import math
-import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -14,9 +12,11 @@ from torch._decomp import get_decompositions
 from torch._ops import OpOverload
 from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
+from trainkernel.capture import division
+from trainkernel.capture.rounding import LOW_PRECISION, rounded
+
 Decomposition = Callable[..., Any]
 _ATEN = torch.ops.aten
-_LOW_PRECISION = (torch.bfloat16, torch.float16)
 
 # Eager PyTorch computes these in float32 and rounds once; lowered in the low precision they would round at every
 # step, and round their Python scalars too (0.1 in bfloat16 is off by 1e-3).
@@ -40,8 +40,6 @@ _ROUNDED_ONCE = (
     _ATEN._softmax.default,
     _ATEN.log1p.default,
     _ATEN.expm1.default,
-    _ATEN.div.Tensor_mode,
-    _ATEN.div.Scalar_mode,
     _ATEN.norm.Scalar,
     _ATEN.norm.ScalarOpt_dim,
     _ATEN.linalg_vector_norm.default,
@@ -64,6 +62,16 @@ def decomposition_table() -> dict[OpOverload, Decomposition]:
     table |= {
         # torch-mlir's tanh form has 0.797724 for sqrt(2 / pi), which is 5e-5 off.
         _ATEN.gelu.default: torch._refs.nn.functional.gelu,
+        _ATEN.div.Tensor_mode: division.div_mode,
+        _ATEN.div.Scalar_mode: division.div_mode,
+        _ATEN.floor_divide.default: division.floor_divide,
+        _ATEN.floor_divide.Scalar: division.floor_divide,
+        _ATEN.remainder.Tensor: division.remainder,
+        _ATEN.remainder.Scalar: division.remainder,
+        _ATEN.remainder.Scalar_Tensor: division.remainder,
+        _ATEN.fmod.Tensor: division.fmod,
+        _ATEN.fmod.Scalar: division.fmod,
+        _ATEN.trunc.default: division.trunc,
         _ATEN.clamp.default: _clamp,
         _ATEN.clamp.Tensor: _clamp_tensor,
         _ATEN.hardtanh.default: _hardtanh,
@@ -96,8 +104,8 @@ def _compared_with_scalar(op: OpOverload) -> Decomposition:
         # Eager PyTorch compares in the tensor's dtype; torch-mlir compares 0.1 in float64, and a bool with a bool.
         if tensor.dtype is torch.bool:
             return op(tensor.to(torch.int64), other)
-        rounded = _rounded(other, tensor.dtype) if tensor.is_floating_point() else other
-        return NotImplemented if rounded == other or math.isnan(rounded) else op(tensor, rounded)
+        number = rounded(other, tensor.dtype) if tensor.is_floating_point() else other
+        return NotImplemented if number == other or math.isnan(number) else op(tensor, number)
 
     return decomposed
 
@@ -182,7 +190,7 @@ def _rounded_once(op: OpOverload, otherwise: Decomposition | None) -> Decomposit
 def _widened(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The operation computed in float32 and rounded, or None where that is not what eager PyTorch does."""
     tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
-    low = {tensor.dtype for tensor in tensors if tensor.dtype in _LOW_PRECISION}
+    low = {tensor.dtype for tensor in tensors if tensor.dtype in LOW_PRECISION}
     plain = len(tensors) == len(args) and not kwargs and op in _EXACT_ON_TENSORS
     if plain or len(low) != 1 or kwargs.get("dtype") not in (None, *low):
         return None
@@ -191,24 +199,9 @@ def _widened(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     wide = [arg.float() if isinstance(arg, torch.Tensor) and arg.is_floating_point() else arg for arg in args]
     if op in (_ATEN.pow.Tensor_Scalar, _ATEN.pow.Scalar):
         # Unlike the other operations, pow rounds its number to the dtype of the tensor.
-        wide = [arg if isinstance(arg, torch.Tensor) else _rounded(arg, *low) for arg in wide]
+        wide = [arg if isinstance(arg, torch.Tensor) else rounded(arg, *low) for arg in wide]
     rest = {key: value for key, value in kwargs.items() if key != "dtype"}
     return op(*wide, **rest).to(low.pop())
-
-
-def _rounded(number: float, dtype: torch.dtype) -> float:
-    """A Python number rounded to a floating point dtype."""
-    number = ctypes.c_float(number).value
-    if dtype is torch.bfloat16 and math.isfinite(number):
-        (bits,) = struct.unpack("<I", struct.pack("<f", number))
-        bits = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000
-        (number,) = struct.unpack("<f", struct.pack("<I", bits))
-    if dtype is torch.float16:
-        try:
-            (number,) = struct.unpack("<e", struct.pack("<e", number))
-        except OverflowError:
-            return math.copysign(math.inf, number)
-    return number
 
 
 # One operation on tensors of one dtype is rounded once anyway.
@@ -225,7 +218,7 @@ def _var_mean(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     # torch-mlir computes it in float64. Centred first, so that float32 suffices.
     dims = list(range(tensor.dim())) if not dim else [axis % tensor.dim() for axis in dim]
-    wide = tensor.float() if tensor.dtype in _LOW_PRECISION else tensor
+    wide = tensor.float() if tensor.dtype in LOW_PRECISION else tensor
     mean = wide.mean(dims, keepdim=True) if dims else wide
     count = math.prod(tensor.shape[axis] for axis in dims) - (1 if correction is None else correction)
     variance = (wide - mean).square().sum(dims, keepdim=keepdim) / max(count, 0)

@@ -12,7 +12,7 @@ from torch._decomp import get_decompositions
 from torch._ops import OpOverload
 from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
-from trainkernel.capture import division
+from trainkernel.capture import division, indexing
 from trainkernel.capture.rounding import LOW_PRECISION, rounded
 
 Decomposition = Callable[..., Any]
@@ -85,13 +85,15 @@ def decomposition_table() -> dict[OpOverload, Decomposition]:
         _ATEN.neg.default: _negative,
         _ATEN.var.correction: _var,
         _ATEN.var_mean.correction: _var_mean,
-        _ATEN.nll_loss_forward.default: _nll_loss_forward,
-        _ATEN.nll_loss_backward.default: _nll_loss_backward,
-        _ATEN.embedding_dense_backward.default: _embedding_dense_backward,
-        _ATEN.index_put.default: _index_put,
-        _ATEN.scatter.src: _scatter,
-        _ATEN.scatter.value: _scatter,
-        _ATEN.scatter_add.default: _scatter_add,
+        _ATEN.nll_loss_forward.default: indexing.nll_loss_forward,
+        _ATEN.nll_loss_backward.default: indexing.nll_loss_backward,
+        _ATEN.embedding_dense_backward.default: indexing.embedding_dense_backward,
+        _ATEN.index_put.default: indexing.index_put,
+        _ATEN.index_add.default: indexing.index_add,
+        _ATEN.gather.default: indexing.gather,
+        _ATEN.scatter.src: indexing.scatter,
+        _ATEN.scatter.value: indexing.scatter,
+        _ATEN.scatter_add.default: indexing.scatter_add,
         _ATEN.constant_pad_nd.default: _constant_pad_nd,
         _ATEN.roll.default: _roll,
         torch.ops.prims.squeeze.default: _squeeze,
@@ -230,111 +232,6 @@ def _var(
     tensor: torch.Tensor, dim: list[int] | None = None, *, correction: float | None = None, keepdim: bool = False
 ) -> torch.Tensor:
     return _var_mean(tensor, dim, correction=correction, keepdim=keepdim)[0]
-
-
-def _is_class(target: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-    """A mask of the shape of the scores that is true at the target's class."""
-    classes = torch.arange(scores.shape[-1], device=scores.device, dtype=target.dtype)
-    return torch.unsqueeze(target, -1) == classes
-
-
-def _selected(mask: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    # A masked sum over the classes is exact, and unlike a gather it fuses with the softmax that comes before.
-    return torch.where(mask, values, torch.zeros_like(values)).sum(-1)
-
-
-def _nll_loss_forward(
-    scores: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None, reduction: int, ignore_index: int
-) -> Any:
-    if scores.dim() not in (1, 2):
-        return NotImplemented
-    kept = target != ignore_index
-    mask = _is_class(target, scores) & kept.unsqueeze(-1)
-    weights = kept.to(scores.dtype) if weight is None else _selected(mask, weight.expand_as(scores))
-    losses = -_selected(mask, scores)
-    losses = losses if weight is None else losses * weights
-    count = weights.sum()
-    if reduction == 0:
-        return losses, torch.zeros_like(count)
-    total = losses.sum()
-    return (total / count if reduction == 1 else total), count
-
-
-def _nll_loss_backward(
-    grad: torch.Tensor,
-    scores: torch.Tensor,
-    target: torch.Tensor,
-    weight: torch.Tensor | None,
-    reduction: int,
-    ignore_index: int,
-    total_weight: torch.Tensor,
-) -> Any:
-    # The usual form scatters, which torch-mlir lowers to an operation that upstream MLIR lacks.
-    if scores.dim() not in (1, 2):
-        return NotImplemented
-    each = -(grad / total_weight if reduction == 1 else grad)
-    mask = _is_class(target, scores) & (target != ignore_index).unsqueeze(-1)
-    each = (each.unsqueeze(-1) if reduction == 0 else each).expand_as(scores)
-    return torch.where(mask, each if weight is None else each * weight, torch.zeros_like(scores))
-
-
-def _embedding_dense_backward(
-    grad: torch.Tensor, indices: torch.Tensor, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
-) -> Any:
-    # A matrix product with the one-hot indices sums in float32 and in a fixed order, unlike a scatter.
-    if scale_grad_by_freq:
-        return NotImplemented
-    return _scattered_rows(indices, grad, num_weights, padding_idx)
-
-
-def _scattered_rows(indices: torch.Tensor, rows: torch.Tensor, count: int, skipped: int = -1) -> torch.Tensor:
-    """The sum of the rows that have the same index, for each of ``count`` indices."""
-    flat = indices.reshape(-1, 1)
-    hot = flat == torch.arange(count, device=rows.device, dtype=indices.dtype)
-    if skipped >= 0:
-        hot = hot & (flat != skipped)
-    return hot.to(rows.dtype).t() @ rows.reshape(flat.shape[0], -1)
-
-
-def _index_put(
-    tensor: torch.Tensor, indices: list[torch.Tensor | None], values: torch.Tensor, accumulate: bool = False
-) -> Any:
-    # The gradient of table[ids] and of table[:, ids]; as for an embedding.
-    used = [(axis, index) for axis, index in enumerate(indices) if index is not None]
-    if not accumulate or len(used) != 1 or used[0][1].dtype is torch.bool or not tensor.is_floating_point():
-        return NotImplemented
-    axis, index = used[0]
-    count = tensor.shape[axis]
-    positive = torch.where(index < 0, index + count, index).reshape(-1)
-    before, after = tensor.shape[:axis], tensor.shape[axis + 1 :]
-    rows = values.expand(*before, *index.shape, *after).reshape(*before, positive.shape[0], *after).movedim(axis, 0)
-    added = _scattered_rows(positive, rows, count).reshape(count, *before, *after)
-    return tensor + added.movedim(0, axis)
-
-
-def _scatter(tensor: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor | complex) -> Any:
-    return _scatter_one(tensor, dim, index, source, added=False)
-
-
-def _scatter_add(tensor: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor) -> Any:
-    return _scatter_one(tensor, dim, index, source, added=True)
-
-
-def _scatter_one(
-    tensor: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor | complex, *, added: bool
-) -> Any:
-    # One element along the dimension, as in the gradient of max(dim) or of gather: a select. torch-mlir crashes on
-    # some of these and lowers the others to an operation that upstream MLIR lacks.
-    dim %= max(tensor.dim(), 1)
-    rest = [size for axis, size in enumerate(tensor.shape) if axis != dim]
-    if tensor.dim() == 0 or index.shape[dim] != 1 or rest != [n for axis, n in enumerate(index.shape) if axis != dim]:
-        return NotImplemented
-    shape = [1] * tensor.dim()
-    shape[dim] = -1
-    places = torch.arange(tensor.shape[dim], device=tensor.device, dtype=index.dtype).reshape(shape)
-    if isinstance(source, torch.Tensor):
-        source = source.narrow(dim, 0, 1).to(tensor.dtype)
-    return torch.where(places == index, tensor + source if added else source, tensor)
 
 
 def _constant_pad_nd(tensor: torch.Tensor, pad: list[int], value: complex = 0) -> Any:

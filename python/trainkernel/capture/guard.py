@@ -14,6 +14,7 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
+from trainkernel.capture.indexing import one_hot
 from trainkernel.capture.locations import innermost_user_frame
 from trainkernel.errors import CaptureError, SourceLocation
 
@@ -99,7 +100,7 @@ class StepGuard(TorchFunctionMode):
                 location=self._location(),
             )
         if func is F.one_hot:
-            return _one_hot(*args, **kwargs)
+            return one_hot(*args, **kwargs)
         if name not in _METADATA_QUERIES and not (name == "__get__" and _property(func) not in _VALUE_PROPERTIES):
             args, kwargs = tree_map_only(torch.Tensor, self._checked, (args, kwargs))
         return func(*args, **kwargs)
@@ -141,10 +142,3 @@ def _is_foreign(tensor: torch.Tensor) -> bool:
     while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         tensor = torch._C._functorch.get_unwrapped(tensor)
     return not isinstance(tensor, FakeTensor | FunctionalTensor) and type(tensor) in (torch.Tensor, torch.nn.Parameter)
-
-
-def _one_hot(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
-    if num_classes < 0:
-        raise ValueError("one_hot without num_classes asks for the largest value of its argument")
-    classes = torch.arange(num_classes, device=tensor.device, dtype=tensor.dtype)
-    return (tensor.unsqueeze(-1) == classes).to(torch.int64)

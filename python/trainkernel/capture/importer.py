@@ -73,6 +73,13 @@ class _NodeImporter(GraphNodeImporter):  # type: ignore[misc]
                 str(node.target).removesuffix(".default"), position.location() if position else None
             ) from error
 
+    def _import_argument(self, loc: Any, arg: Any, expected_jit_type: Any = None) -> Any:
+        # The importer would bind a literal anew at each use, which it does not allow.
+        if isinstance(arg, torch.fx.Node) and arg.op == "get_attr" and (arg, 0) in self._v:
+            with loc:
+                return self._convert_type(self.resolve_node_value(arg), expected_jit_type)
+        return super()._import_argument(loc, arg, expected_jit_type)
+
 
 class _Hooks(FxImporterHooks):  # type: ignore[misc]
     """Writes literals into the text; the importer's own resource blobs are tied to its process."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import random
 import sys
 import threading
@@ -23,6 +24,7 @@ from trainkernel.capture.constants import fold_constants
 from trainkernel.capture.decompositions import decomposition_table
 from trainkernel.capture.explain import explained
 from trainkernel.capture.guard import StepGuard
+from trainkernel.capture.host_values import CallLog, HostWatch
 from trainkernel.capture.locations import LocationRecorder, SourcePosition
 from trainkernel.capture.tensors import TensorType
 from trainkernel.errors import ArgumentError, CaptureError
@@ -60,20 +62,24 @@ class _StepModule(torch.nn.Module):
         self.out_spec: TreeSpec | None = None
 
     def forward(self, *leaves: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        arguments = self._arguments
-        ready = [
-            leaf.detach().requires_grad_() if needed else leaf
-            for leaf, needed in zip(leaves, arguments.requires_grad, strict=True)
-        ]
-        # The ambient no_grad is for the exporter; the user's step may well rely on autograd.
-        with torch.enable_grad(), StepGuard(_call_step.__code__):
-            out = _call_step(self._step, arguments.spec.unflatten(ready, arguments.namedtuples))
+        out = self.call(leaves)
         try:
             outputs, self.out_spec = flatten(out)
         except ArgumentError as error:
             raise CaptureError(f"the return value: {error.message}", expected=error.expected) from error
         _check_outputs(outputs, self.out_spec)
         return tuple(output.detach() if output.requires_grad else output for output in outputs)
+
+    def call(self, leaves: Sequence[torch.Tensor], calls: CallLog | None = None) -> Any:
+        """Call the step; the calls of PyTorch that it makes are added to a log."""
+        arguments = self._arguments
+        ready = [
+            leaf.detach().requires_grad_() if needed else leaf
+            for leaf, needed in zip(leaves, arguments.requires_grad, strict=True)
+        ]
+        # The ambient no_grad is for the exporter; the user's step may well rely on autograd.
+        with torch.enable_grad(), StepGuard(_call_step.__code__, calls):
+            return _call_step(self._step, arguments.spec.unflatten(ready, arguments.namedtuples))
 
 
 def _call_step(step: Callable[..., Any], args: tuple[Any, ...]) -> Any:
@@ -89,13 +95,11 @@ def trace_step(step: Callable[..., Any], arguments: Arguments) -> TracedStep:
     """
     module = _StepModule(step, arguments)
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    with mode:
-        # Fake tensors on the CPU work on every machine, wherever the examples live.
-        fakes = [torch.empty(kind.shape, dtype=getattr(torch, kind.dtype), device="cpu") for kind in arguments.types]
     with _isolated(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            graph_module, signature = _export(module, mode, fakes)
+            _rehearse(module, mode, arguments.types)
+            graph_module, signature = _export(module, mode, _fakes(mode, arguments.types))
         except CaptureError:
             raise
         except Exception as error:
@@ -106,6 +110,40 @@ def trace_step(step: Callable[..., Any], arguments: Arguments) -> TracedStep:
     check_graph(graph_module, signature, arguments.names)
     fold_constants(graph_module)
     return TracedStep(graph_module, module.out_spec, _output_types(graph_module, module.out_spec), _uses(graph_module))
+
+
+def _fakes(mode: FakeTensorMode, types: Sequence[TensorType]) -> list[torch.Tensor]:
+    # Fake tensors on the CPU work on every machine, wherever the examples live.
+    with mode:
+        return [torch.empty(kind.shape, dtype=getattr(torch, kind.dtype), device="cpu") for kind in types]
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    # What the step prints, it prints when it is traced.
+    with contextlib.redirect_stdout(io.StringIO()), torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
+        yield
+
+
+def _rehearse(module: _StepModule, mode: FakeTensorMode, types: Sequence[TensorType]) -> None:
+    """Run the step twice, to find what it does not take from its arguments.
+
+    Raises:
+        CaptureError: it asks the host for a value, or differs from run to run.
+    """
+    first = CallLog()
+    watch = HostWatch()
+    for calls in (first, CallLog(first)):
+        fakes = _fakes(mode, types)
+        try:
+            with _quiet(), mode, watch.watching() if calls is first else contextlib.nullcontext():
+                module.call(fakes, calls)
+        except CaptureError:
+            raise
+        except Exception:
+            # The trace meets it too, and says more of it.
+            return
+        calls.finish()
 
 
 def _export(module: _StepModule, mode: FakeTensorMode, fakes: Sequence[torch.Tensor]) -> tuple[Any, Any]:

@@ -12,8 +12,9 @@ import torch.nn.functional as F
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only
 
+from trainkernel.capture.host_values import CallLog
 from trainkernel.capture.indexing import one_hot
 from trainkernel.capture.locations import innermost_user_frame
 from trainkernel.errors import CaptureError, SourceLocation
@@ -72,17 +73,21 @@ class StepGuard(TorchFunctionMode):
 
     Args:
         boundary: the code object of the function that calls the step.
+        calls: where the calls are written, if anywhere.
     """
 
-    def __init__(self, boundary: CodeType) -> None:
+    def __init__(self, boundary: CodeType, calls: CallLog | None = None) -> None:
         super().__init__()
         self._boundary = boundary
+        self._calls = calls
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
+        if self._calls is not None and name != "__get__":
+            self._calls.add(name, map(_value, tree_leaves((args, kwargs))), self._location)
         if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
             raise autocast_error(self._location())
         if name in _METADATA_OPS:
@@ -131,6 +136,17 @@ def autocast_error(location: SourceLocation | None) -> CaptureError:
         hint="convert with .to(torch.bfloat16) what is to be computed in bfloat16",
         location=location,
     )
+
+
+def _value(leaf: Any) -> Any:
+    """What is known of an argument while it has no values: those of a literal are."""
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    literal = leaf.constant if isinstance(leaf, FakeTensor) else leaf if _is_foreign(leaf) else None
+    if literal is None or literal.is_meta or literal.numel() > MAX_LITERAL:
+        return leaf
+    with unset_fake_temporarily(), torch._C.DisableTorchFunction():
+        return str(literal.tolist())
 
 
 def _property(func: Callable[..., Any]) -> str:

@@ -52,6 +52,13 @@ def check(function: Callable[..., Any], *tensors: Any) -> None:
         lambda a: a.ne(1.0),
         torch.relu,
         lambda a: torch.clamp(a, -1.0, 1.0),
+        lambda a: torch.clamp(a, max=NAN),
+        lambda a: torch.clamp(a, NAN, 1.0),
+        lambda a: torch.clamp(a, -INF, INF),
+        lambda a: torch.clamp(a, 2.0, 1.0),
+        lambda a: torch.nn.functional.hardtanh(a, -1.0, NAN),
+        lambda a: a * NAN,
+        lambda a: torch.where(a > 0, a, -INF),
     ],
 )
 def test_nan_and_infinity(function: Callable[..., Any], dtype: str) -> None:
@@ -72,6 +79,28 @@ def test_integers_stay_exact(function: Callable[..., Any], dtype: str, values: l
 )
 def test_bools(function: Callable[..., Any]) -> None:
     check(function, torch.tensor([True, False, True]), torch.tensor([True, True, False]))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32", "int64"])
+def test_extrema_and_their_indices(dtype: str) -> None:
+    values = torch.tensor([[1, 3, 3, -2], [5, 0, 5, 5], [0, 0, 0, 0], [-7, -9, -9, -1]]).to(getattr(torch, dtype))
+    if values.is_floating_point():
+        values[1, 2], values[2, 3], values[3, 0] = NAN, INF, -INF
+    for function in (
+        torch.argmax,
+        torch.argmin,
+        lambda a: a.argmax(1),
+        lambda a: a.argmin(0, keepdim=True),
+        lambda a: a.max(1)[1],
+        lambda a: a.min(0)[0],
+    ):
+        check(function, values)
+
+
+@pytest.mark.parametrize("pad", [(1, 1), (0, 2), (3, 0), (1, -1), (2, 1, 1, 2)])
+def test_circular_padding(pad: tuple[int, ...]) -> None:
+    image = torch.arange(40.0).reshape(2, 4, 5) if len(pad) == 4 else torch.arange(20.0).reshape(4, 5)
+    check(lambda a: torch.nn.functional.pad(a, pad, mode="circular"), image)
 
 
 def test_uint8_is_refused() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from torch._decomp import get_decompositions
 from torch._ops import OpOverload
 from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
-from trainkernel.capture import division, indexing
+from trainkernel.capture import division, extrema, indexing
 from trainkernel.capture.rounding import LOW_PRECISION, rounded
 
 Decomposition = Callable[..., Any]
@@ -72,6 +72,10 @@ def decomposition_table() -> dict[OpOverload, Decomposition]:
         _ATEN.fmod.Tensor: division.fmod,
         _ATEN.fmod.Scalar: division.fmod,
         _ATEN.trunc.default: division.trunc,
+        _ATEN.max.dim: extrema.max_dim,
+        _ATEN.min.dim: extrema.min_dim,
+        _ATEN.argmax.default: extrema.argmax,
+        _ATEN.argmin.default: extrema.argmin,
         _ATEN.clamp.default: _clamp,
         _ATEN.clamp.Tensor: _clamp_tensor,
         _ATEN.hardtanh.default: _hardtanh,
@@ -116,6 +120,8 @@ def _clamp(tensor: torch.Tensor, low: Any = None, high: Any = None) -> Any:
     # torch-mlir's form turns NaN into a bound.
     if not tensor.is_floating_point():
         return NotImplemented
+    if any(isinstance(bound, float) and math.isnan(bound) for bound in (low, high)):
+        return torch.full_like(tensor, math.nan)
     if low is not None:
         tensor = torch.where(tensor < low, low, tensor).to(tensor.dtype)
     if high is not None:
@@ -243,6 +249,18 @@ def _constant_pad_nd(tensor: torch.Tensor, pad: list[int], value: complex = 0) -
         start, stop = max(-pad[index], 0), tensor.shape[axis] - max(-pad[index + 1], 0)
         tensor = torch.ops.aten.slice.Tensor(tensor, axis, start, stop)
     return torch.ops.aten.constant_pad_nd.default(tensor, [max(amount, 0) for amount in pad], value)
+
+
+def circular_pad(tensor: torch.Tensor, pad: Sequence[int]) -> torch.Tensor:
+    """``torch.nn.functional.pad`` with ``mode="circular"``, which otherwise writes to slices of a new tensor."""
+    for index in range(0, len(pad), 2):
+        axis = tensor.dim() - 1 - index // 2
+        before, after, size = pad[index], pad[index + 1], tensor.shape[axis]
+        inner = tensor.narrow(axis, max(-before, 0), size - max(-before, 0) - max(-after, 0))
+        parts = [inner.narrow(axis, inner.shape[axis] - before, before)] if before > 0 else []
+        parts += [inner, *([inner.narrow(axis, 0, after)] if after > 0 else [])]
+        tensor = torch.cat(parts, axis)
+    return tensor
 
 
 def _roll(tensor: torch.Tensor, shifts: list[int], dims: list[int] | None = None) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import random
 import sys
 import threading
@@ -18,7 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import PythonKeyTracer
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from trainkernel.capture.arguments import Arguments, checked_dtype
+from trainkernel.capture.arguments import Arguments, check_text, checked_dtype
 from trainkernel.capture.checks import check_graph, check_node, check_warnings
 from trainkernel.capture.constants import fold_constants
 from trainkernel.capture.decompositions import decomposition_table
@@ -67,6 +68,7 @@ class _StepModule(torch.nn.Module):
             outputs, self.out_spec = flatten(out)
         except ArgumentError as error:
             raise CaptureError(f"the return value: {error.message}", expected=error.expected) from error
+        check_text("the return value", self.out_spec)
         _check_outputs(outputs, self.out_spec)
         return tuple(output.detach() if output.requires_grad else output for output in outputs)
 
@@ -95,7 +97,8 @@ def trace_step(step: Callable[..., Any], arguments: Arguments) -> TracedStep:
     """
     module = _StepModule(step, arguments)
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    with _isolated(), warnings.catch_warnings(record=True) as caught:
+    # Whatever device the program has chosen as the default: constants are evaluated on the CPU.
+    with torch.device("cpu"), _errors_unlogged(), _isolated(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             _rehearse(module, mode, arguments.types)
@@ -108,7 +111,8 @@ def trace_step(step: Callable[..., Any], arguments: Arguments) -> TracedStep:
     assert isinstance(graph_module, torch.fx.GraphModule)
     assert module.out_spec is not None
     check_graph(graph_module, signature, arguments.names)
-    fold_constants(graph_module)
+    with torch.device("cpu"):
+        fold_constants(graph_module)
     return TracedStep(graph_module, module.out_spec, _output_types(graph_module, module.out_spec), _uses(graph_module))
 
 
@@ -116,6 +120,26 @@ def _fakes(mode: FakeTensorMode, types: Sequence[TensorType]) -> list[torch.Tens
     # Fake tensors on the CPU work on every machine, wherever the examples live.
     with mode:
         return [torch.empty(kind.shape, dtype=getattr(torch, kind.dtype), device="cpu") for kind in types]
+
+
+class _NoErrors(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.levelno < logging.ERROR
+
+
+@contextlib.contextmanager
+def _errors_unlogged() -> Iterator[None]:
+    """Keeps PyTorch from logging the exceptions that it also raises."""
+    loggers = [logger for name, logger in logging.root.manager.loggerDict.items() if name.partition(".")[0] == "torch"]
+    handlers = {handler for logger in loggers if isinstance(logger, logging.Logger) for handler in logger.handlers}
+    unlogged = _NoErrors()
+    for handler in handlers:
+        handler.addFilter(unlogged)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(unlogged)
 
 
 @contextlib.contextmanager

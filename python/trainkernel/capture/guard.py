@@ -14,6 +14,7 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from trainkernel.capture.decompositions import circular_pad
 from trainkernel.capture.host_values import CallLog
 from trainkernel.capture.indexing import one_hot
 from trainkernel.capture.locations import innermost_user_frame
@@ -106,6 +107,8 @@ class StepGuard(TorchFunctionMode):
             )
         if func is F.one_hot:
             return one_hot(*args, **kwargs)
+        if func is F.pad and "circular" in (*args[2:3], kwargs.get("mode")):
+            return circular_pad(args[0], args[1] if len(args) > 1 else kwargs["pad"])
         if name not in _METADATA_QUERIES and not (name == "__get__" and _property(func) not in _VALUE_PROPERTIES):
             args, kwargs = tree_map_only(torch.Tensor, self._checked, (args, kwargs))
         return func(*args, **kwargs)

@@ -69,7 +69,7 @@ def compile_training(
         say("capture")
     recorder = _Recorder(step)
     function = recorder if callable(step) else step
-    captured = capture(function, example_args, name=name or _name_of(step), roles=roles)
+    captured = capture(function, example_args, name=name or _name_of(step), roles=roles, compilable=True)
     made = compile_step(captured, target=resolved, grid=grid, progress=say)
     if say and made.report:
         say(made.report.to_text())

@@ -18,6 +18,7 @@ from torch._functorch.aot_autograd import aot_export_module
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import PythonKeyTracer
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from trainkernel.capture.arguments import Arguments, check_text, checked_dtype
 from trainkernel.capture.checks import check_graph, check_node, check_warnings
@@ -26,7 +27,7 @@ from trainkernel.capture.decompositions import decomposition_table
 from trainkernel.capture.explain import explained
 from trainkernel.capture.guard import StepGuard
 from trainkernel.capture.host_values import CallLog, HostWatch
-from trainkernel.capture.locations import LocationRecorder, SourcePosition
+from trainkernel.capture.locations import LocationRecorder, SourcePosition, innermost_user_frame
 from trainkernel.capture.tensors import TensorType
 from trainkernel.errors import ArgumentError, CaptureError
 from trainkernel.pytree import TreeSpec, flatten
@@ -98,7 +99,13 @@ def trace_step(step: Callable[..., Any], arguments: Arguments) -> TracedStep:
     module = _StepModule(step, arguments)
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     # Whatever device the program has chosen as the default: constants are evaluated on the CPU.
-    with torch.device("cpu"), _errors_unlogged(), _isolated(), warnings.catch_warnings(record=True) as caught:
+    with (
+        torch.device("cpu"),
+        _errors_unlogged(),
+        _without_optimizers(),
+        _isolated(),
+        warnings.catch_warnings(record=True) as caught,
+    ):
         warnings.simplefilter("always")
         try:
             _rehearse(module, mode, arguments.types)
@@ -120,6 +127,29 @@ def _fakes(mode: FakeTensorMode, types: Sequence[TensorType]) -> list[torch.Tens
     # Fake tensors on the CPU work on every machine, wherever the examples live.
     with mode:
         return [torch.empty(kind.shape, dtype=getattr(torch, kind.dtype), device="cpu") for kind in types]
+
+
+@contextlib.contextmanager
+def _without_optimizers() -> Iterator[None]:
+    """Refuses optimizers, which change their parameters in place and keep their state to themselves."""
+    thread = threading.get_ident()
+
+    def refuse(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        if threading.get_ident() != thread:
+            return
+        position = innermost_user_frame(sys._getframe(), _call_step.__code__)
+        raise CaptureError(
+            f"the step calls step() of a torch.optim.{type(optimizer).__name__}",
+            expected="a functional step that returns its new state",
+            hint="write the update with tensors, e.g. p - 0.1 * g, and pass the optimizer's state as part of the state",
+            location=position.location() if position else None,
+        )
+
+    handle = register_optimizer_step_pre_hook(refuse)
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
 class _NoErrors(logging.Filter):

@@ -406,3 +406,9 @@ def test_constants_are_folded_here_and_not_by_torch_mlir() -> None:
 def test_importing_the_package_imports_no_torch() -> None:
     code = "import sys, trainkernel.capture; sys.exit(bool({'torch', 'torch_mlir', 'numpy'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_literal_may_be_used_by_several_operations() -> None:
+    table = torch.linspace(0.0, 1.0, 3)
+    captured = capture(lambda state, x: ((table * x + x / table).sum(), state * table), (torch.ones(3), torch.ones(3)))
+    assert "dense<" in captured.mlir

@@ -129,6 +129,8 @@ struct ConvertMegakernelToCPUPass : public megakernel::impl::ConvertMegakernelTo
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (function->hasAttr("megakernel.entry"))
         lowerBFloat16(function);
+    if (failed(lowerMathNearZero(getOperation())))
+      signalPassFailure();
   }
 };
 } // namespace

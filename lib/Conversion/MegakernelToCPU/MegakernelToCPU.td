@@ -6,7 +6,8 @@ def ConvertMegakernelToCPU : Pass<"convert-megakernel-to-cpu", "::mlir::ModuleOp
     Needs a kernel that `tk-check-schedule` accepts. Leaves a function that every worker of a thread pool runs: a CTA
     is a worker, phases are loops over the worker's tiles, every barrier joins all workers. Inner loops are vectors of
     `vector-bits`; contractions pack their operands as float32 into the worker's own scratch and multiply there.
-    What is bfloat16 becomes 16-bit integers, converted by integer arithmetic.
+    What is bfloat16 becomes 16-bit integers, converted by integer arithmetic. `math.expm1` and `math.log1p` become calls
+    of the C library's, which are accurate near zero.
 
     Fails on a body that has no vector form, naming the op.
   }];

@@ -48,6 +48,9 @@ int64_t scratchBytesOf(const TileDomain &domain);
 /// Replaces bfloat16 by 16-bit integers in a lowered worker function.
 void lowerBFloat16(func::FuncOp function);
 
+/// Calls the C library for the functions that MLIR would approximate.
+LogicalResult lowerMathNearZero(ModuleOp module);
+
 LogicalResult emitPointwise(const WorkerContext &context, TileDomain &domain);
 LogicalResult emitReduction(const WorkerContext &context, TileDomain &domain);
 LogicalResult emitContraction(const WorkerContext &context, TileDomain &domain);

@@ -156,7 +156,8 @@ struct AddBoolsByOr : OpRewritePattern<arith::AddIOp> {
 };
 
 // A CPU stops at a division by zero and at one that overflows. Eager PyTorch raises at the first on a CPU and returns
-// something on a GPU; the second wraps around, as if the divisor were 1.
+// what the hardware does on a GPU; here quotient and remainder are 0, as in NumPy. The second wraps around, as if the
+// divisor were 1.
 template <typename DivisionOp> struct DivideSafely : OpRewritePattern<DivisionOp> {
   using OpRewritePattern<DivisionOp>::OpRewritePattern;
 
@@ -176,9 +177,13 @@ template <typename DivisionOp> struct DivideSafely : OpRewritePattern<DivisionOp
     unsigned width = type.getWidth();
     Value overflows = arith::AndIOp::create(rewriter, loc, equals(op.getLhs(), APInt::getSignedMinValue(width)),
                                             equals(op.getRhs(), APInt::getAllOnes(width)));
-    Value stops = arith::OrIOp::create(rewriter, loc, overflows, equals(op.getRhs(), APInt::getZero(width)));
+    Value isZero = equals(op.getRhs(), APInt::getZero(width));
+    Value stops = arith::OrIOp::create(rewriter, loc, overflows, isZero);
     Value divisor = arith::SelectOp::create(rewriter, loc, stops, constant(APInt(width, 1)), op.getRhs());
-    rewriter.replaceOpWithNewOp<DivisionOp>(op, op.getLhs(), divisor);
+    Value result = DivisionOp::create(rewriter, loc, op.getLhs(), divisor);
+    if constexpr (std::is_same_v<DivisionOp, arith::DivSIOp>)
+      result = arith::SelectOp::create(rewriter, loc, isZero, constant(APInt::getZero(width)), result);
+    rewriter.replaceOp(op, result);
     return success();
   }
 };

@@ -12,8 +12,8 @@ def TkNormalizeNumerics : Pass<"tk-normalize-numerics"> {
     * a Python scalar rounded in a body (`arith.truncf` of a float64 constant) becomes a float32 constant;
     * float64 becomes bfloat16 or float16 by way of float32;
     * bools are added by `arith.ori`;
-    * an integer division (`arith.divsi`, `arith.remsi`) by zero, or of the least integer by -1, divides by 1 instead of
-      stopping the process.
+    * an integer division (`arith.divsi`, `arith.remsi`) by zero gives 0, and one of the least integer by -1 wraps around,
+      instead of stopping the process.
 
     Never fails. Example of the second: `linalg.matmul` on `f32` tensors that are `arith.extf` of `bf16` tensors
     becomes a `linalg.generic` on the `bf16` tensors whose body extends both, multiplies and adds in `f32`.

@@ -55,7 +55,12 @@ class CapturedStep:
 
 
 def capture(
-    step: Callable[..., Any], example_args: tuple[Any, ...], *, name: str = "step", roles: StepRoles | None = None
+    step: Callable[..., Any],
+    example_args: tuple[Any, ...],
+    *,
+    name: str = "step",
+    roles: StepRoles | None = None,
+    compilable: bool = False,
 ) -> CapturedStep:
     """Capture a step ``step(state, *batch) -> (loss, new_state)`` or ``(loss, gradients, new_state)``.
 
@@ -69,6 +74,7 @@ def capture(
             bools and strings in them are compile-time constants.
         name: the symbol of the kernel, an identifier.
         roles: where the step's arguments and outputs are paired otherwise than above.
+        compilable: refuse what linalg can say and a kernel cannot hold, such as convolutions.
 
     Raises:
         CaptureError: the step cannot be compiled; the message names the operation or argument and the user's line.
@@ -91,7 +97,8 @@ def capture(
             resolved = resolve_roles(inputs, outputs, roles)
             table = assign_roles(inputs, outputs, resolved)
         out_paths = traced.out_spec.paths("out")
-        text = lower(traced, Leaves(arguments.names, out_paths, table), name, _definition(step))
+        leaves = Leaves(arguments.names, out_paths, table)
+        text = lower(traced, leaves, name, _definition(step), compilable=compilable)
     manifest = _manifest(name, arguments, traced.out_spec, traced.out_types, table)
     manifest |= {"roles": _roles_json(resolved, table, traced, arguments.names), "source": _source(step)}
     return CapturedStep(text, manifest, arguments.spec, traced.out_spec)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -52,11 +53,28 @@ def describe_arguments(step: Callable[..., Any], example_args: tuple[Any, ...]) 
         types = namedtuple_types(example_args)
     except ArgumentError as error:
         raise CaptureError(error.message, expected=error.expected, hint=error.hint) from error
+    check_text("the example arguments", spec)
     names = tuple(path for name, child in zip(parameters, spec.children, strict=True) for path in child.paths(name))
     described = tuple(_leaf_type(name, leaf) for name, leaf in zip(names, leaves, strict=True))
     _check_aliases(names, leaves)
     requires_grad = tuple(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves)
     return Arguments(parameters, spec, names, described, requires_grad, types)
+
+
+def check_text(subject: str, spec: TreeSpec) -> None:
+    """Check the keys and strings of a structure, which the manifest has to hold.
+
+    Raises:
+        CaptureError: one of them is no text, but half a character of UTF-16.
+    """
+    text = json.dumps(spec.to_json(), ensure_ascii=False)
+    odd = next((character for character in text if "\ud800" <= character <= "\udfff"), None)
+    if odd is not None:
+        raise CaptureError(
+            f"{subject} have a key or a string with the lone surrogate {odd!a}",
+            expected="text that UTF-8 can hold",
+            hint="rename the key, or leave the string out",
+        )
 
 
 def _parameters(step: Callable[..., Any], example_args: tuple[Any, ...]) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from trainkernel.capture.guard import MAX_LITERAL, autocast_error
 from trainkernel.capture.locations import SourcePosition
 from trainkernel.errors import CaptureError, SourceLocation
 
+_PRODUCTS = (torch.ops.aten.mm.default, torch.ops.aten.bmm.default)
 _FUNCTIONAL = "a functional step that returns what it changes"
 
 
@@ -112,10 +113,12 @@ def _check_value(module: torch.fx.GraphModule, node: torch.fx.Node, location: So
     elif node.op == "call_function":
         if not isinstance(node.target, torch._ops.OpOverload) and node.target is not operator.getitem:
             raise CaptureError(f"{node.target} is no tensor operation that can be compiled", location=location)
+        _check_factors(node, location)
         values = node.meta.get("val")
         for value in values if isinstance(values, tuple | list) else (values,):
             if isinstance(value, torch.Tensor):
                 _check_dtype(node, value, location)
+                _check_numbers(node, value, location)
                 _check_size(node, value, location)
     elif node.op not in ("placeholder", "output"):
         raise CaptureError(f"the trace holds a {node.op} of {node.target}", location=location)
@@ -126,6 +129,39 @@ def _check_dtype(node: torch.fx.Node, value: torch.Tensor, location: SourceLocat
         checked_dtype(f"the result of {op_name(node.target)}", value.dtype)
     except CaptureError as error:
         raise CaptureError(error.message, expected=error.expected, hint=error.hint, location=location) from None
+
+
+def _check_numbers(node: torch.fx.Node, value: torch.Tensor, location: SourceLocation | None) -> None:
+    """Make floats of integers that are too large for int64, as PyTorch does beside floats; refuse them elsewhere."""
+
+    def checked(argument: Any) -> Any:
+        if type(argument) is not int or -(2**63) <= argument < 2**63:
+            return argument
+        if value.is_floating_point():
+            return float(argument)
+        raise CaptureError(
+            f"{op_name(node.target)} computes integers with {argument}",
+            expected="a number that int64 holds",
+            hint="compute with floats, or with a smaller number",
+            location=location,
+        )
+
+    node.args = torch.fx.node.map_aggregate(node.args, checked)
+
+
+def _check_factors(node: torch.fx.Node, location: SourceLocation | None) -> None:
+    # Eager PyTorch refuses it too, but not while it runs on tensors without values.
+    if node.target not in _PRODUCTS:
+        return
+    dtypes = [used.meta["val"].dtype for used in node.all_input_nodes]
+    if len(set(dtypes)) > 1:
+        names = " by ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
+        raise CaptureError(
+            f"{op_name(node.target)} multiplies {names}",
+            expected="matrices of one dtype",
+            hint="convert one of them with .to()",
+            location=location,
+        )
 
 
 def _check_size(node: torch.fx.Node, value: torch.Tensor, location: SourceLocation | None) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import math
-import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -14,9 +12,11 @@ from torch._decomp import get_decompositions
 from torch._ops import OpOverload
 from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
+from trainkernel.capture import division, extrema, indexing
+from trainkernel.capture.rounding import LOW_PRECISION, rounded
+
 Decomposition = Callable[..., Any]
 _ATEN = torch.ops.aten
-_LOW_PRECISION = (torch.bfloat16, torch.float16)
 
 # Eager PyTorch computes these in float32 and rounds once; lowered in the low precision they would round at every
 # step, and round their Python scalars too (0.1 in bfloat16 is off by 1e-3).
@@ -40,8 +40,6 @@ _ROUNDED_ONCE = (
     _ATEN._softmax.default,
     _ATEN.log1p.default,
     _ATEN.expm1.default,
-    _ATEN.div.Tensor_mode,
-    _ATEN.div.Scalar_mode,
     _ATEN.norm.Scalar,
     _ATEN.norm.ScalarOpt_dim,
     _ATEN.linalg_vector_norm.default,
@@ -64,6 +62,20 @@ def decomposition_table() -> dict[OpOverload, Decomposition]:
     table |= {
         # torch-mlir's tanh form has 0.797724 for sqrt(2 / pi), which is 5e-5 off.
         _ATEN.gelu.default: torch._refs.nn.functional.gelu,
+        _ATEN.div.Tensor_mode: division.div_mode,
+        _ATEN.div.Scalar_mode: division.div_mode,
+        _ATEN.floor_divide.default: division.floor_divide,
+        _ATEN.floor_divide.Scalar: division.floor_divide,
+        _ATEN.remainder.Tensor: division.remainder,
+        _ATEN.remainder.Scalar: division.remainder,
+        _ATEN.remainder.Scalar_Tensor: division.remainder,
+        _ATEN.fmod.Tensor: division.fmod,
+        _ATEN.fmod.Scalar: division.fmod,
+        _ATEN.trunc.default: division.trunc,
+        _ATEN.max.dim: extrema.max_dim,
+        _ATEN.min.dim: extrema.min_dim,
+        _ATEN.argmax.default: extrema.argmax,
+        _ATEN.argmin.default: extrema.argmin,
         _ATEN.clamp.default: _clamp,
         _ATEN.clamp.Tensor: _clamp_tensor,
         _ATEN.hardtanh.default: _hardtanh,
@@ -77,13 +89,15 @@ def decomposition_table() -> dict[OpOverload, Decomposition]:
         _ATEN.neg.default: _negative,
         _ATEN.var.correction: _var,
         _ATEN.var_mean.correction: _var_mean,
-        _ATEN.nll_loss_forward.default: _nll_loss_forward,
-        _ATEN.nll_loss_backward.default: _nll_loss_backward,
-        _ATEN.embedding_dense_backward.default: _embedding_dense_backward,
-        _ATEN.index_put.default: _index_put,
-        _ATEN.scatter.src: _scatter,
-        _ATEN.scatter.value: _scatter,
-        _ATEN.scatter_add.default: _scatter_add,
+        _ATEN.nll_loss_forward.default: indexing.nll_loss_forward,
+        _ATEN.nll_loss_backward.default: indexing.nll_loss_backward,
+        _ATEN.embedding_dense_backward.default: indexing.embedding_dense_backward,
+        _ATEN.index_put.default: indexing.index_put,
+        _ATEN.index_add.default: indexing.index_add,
+        _ATEN.gather.default: indexing.gather,
+        _ATEN.scatter.src: indexing.scatter,
+        _ATEN.scatter.value: indexing.scatter,
+        _ATEN.scatter_add.default: indexing.scatter_add,
         _ATEN.constant_pad_nd.default: _constant_pad_nd,
         _ATEN.roll.default: _roll,
         torch.ops.prims.squeeze.default: _squeeze,
@@ -96,8 +110,8 @@ def _compared_with_scalar(op: OpOverload) -> Decomposition:
         # Eager PyTorch compares in the tensor's dtype; torch-mlir compares 0.1 in float64, and a bool with a bool.
         if tensor.dtype is torch.bool:
             return op(tensor.to(torch.int64), other)
-        rounded = _rounded(other, tensor.dtype) if tensor.is_floating_point() else other
-        return NotImplemented if rounded == other or math.isnan(rounded) else op(tensor, rounded)
+        number = rounded(other, tensor.dtype) if tensor.is_floating_point() else other
+        return NotImplemented if number == other or math.isnan(number) else op(tensor, number)
 
     return decomposed
 
@@ -106,6 +120,8 @@ def _clamp(tensor: torch.Tensor, low: Any = None, high: Any = None) -> Any:
     # torch-mlir's form turns NaN into a bound.
     if not tensor.is_floating_point():
         return NotImplemented
+    if any(isinstance(bound, float) and math.isnan(bound) for bound in (low, high)):
+        return torch.full_like(tensor, math.nan)
     if low is not None:
         tensor = torch.where(tensor < low, low, tensor).to(tensor.dtype)
     if high is not None:
@@ -182,7 +198,7 @@ def _rounded_once(op: OpOverload, otherwise: Decomposition | None) -> Decomposit
 def _widened(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The operation computed in float32 and rounded, or None where that is not what eager PyTorch does."""
     tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
-    low = {tensor.dtype for tensor in tensors if tensor.dtype in _LOW_PRECISION}
+    low = {tensor.dtype for tensor in tensors if tensor.dtype in LOW_PRECISION}
     plain = len(tensors) == len(args) and not kwargs and op in _EXACT_ON_TENSORS
     if plain or len(low) != 1 or kwargs.get("dtype") not in (None, *low):
         return None
@@ -191,24 +207,9 @@ def _widened(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     wide = [arg.float() if isinstance(arg, torch.Tensor) and arg.is_floating_point() else arg for arg in args]
     if op in (_ATEN.pow.Tensor_Scalar, _ATEN.pow.Scalar):
         # Unlike the other operations, pow rounds its number to the dtype of the tensor.
-        wide = [arg if isinstance(arg, torch.Tensor) else _rounded(arg, *low) for arg in wide]
+        wide = [arg if isinstance(arg, torch.Tensor) else rounded(arg, *low) for arg in wide]
     rest = {key: value for key, value in kwargs.items() if key != "dtype"}
     return op(*wide, **rest).to(low.pop())
-
-
-def _rounded(number: float, dtype: torch.dtype) -> float:
-    """A Python number rounded to a floating point dtype."""
-    number = ctypes.c_float(number).value
-    if dtype is torch.bfloat16 and math.isfinite(number):
-        (bits,) = struct.unpack("<I", struct.pack("<f", number))
-        bits = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000
-        (number,) = struct.unpack("<f", struct.pack("<I", bits))
-    if dtype is torch.float16:
-        try:
-            (number,) = struct.unpack("<e", struct.pack("<e", number))
-        except OverflowError:
-            return math.copysign(math.inf, number)
-    return number
 
 
 # One operation on tensors of one dtype is rounded once anyway.
@@ -225,7 +226,7 @@ def _var_mean(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     # torch-mlir computes it in float64. Centred first, so that float32 suffices.
     dims = list(range(tensor.dim())) if not dim else [axis % tensor.dim() for axis in dim]
-    wide = tensor.float() if tensor.dtype in _LOW_PRECISION else tensor
+    wide = tensor.float() if tensor.dtype in LOW_PRECISION else tensor
     mean = wide.mean(dims, keepdim=True) if dims else wide
     count = math.prod(tensor.shape[axis] for axis in dims) - (1 if correction is None else correction)
     variance = (wide - mean).square().sum(dims, keepdim=keepdim) / max(count, 0)
@@ -239,111 +240,6 @@ def _var(
     return _var_mean(tensor, dim, correction=correction, keepdim=keepdim)[0]
 
 
-def _is_class(target: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-    """A mask of the shape of the scores that is true at the target's class."""
-    classes = torch.arange(scores.shape[-1], device=scores.device, dtype=target.dtype)
-    return torch.unsqueeze(target, -1) == classes
-
-
-def _selected(mask: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    # A masked sum over the classes is exact, and unlike a gather it fuses with the softmax that comes before.
-    return torch.where(mask, values, torch.zeros_like(values)).sum(-1)
-
-
-def _nll_loss_forward(
-    scores: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None, reduction: int, ignore_index: int
-) -> Any:
-    if scores.dim() not in (1, 2):
-        return NotImplemented
-    kept = target != ignore_index
-    mask = _is_class(target, scores) & kept.unsqueeze(-1)
-    weights = kept.to(scores.dtype) if weight is None else _selected(mask, weight.expand_as(scores))
-    losses = -_selected(mask, scores)
-    losses = losses if weight is None else losses * weights
-    count = weights.sum()
-    if reduction == 0:
-        return losses, torch.zeros_like(count)
-    total = losses.sum()
-    return (total / count if reduction == 1 else total), count
-
-
-def _nll_loss_backward(
-    grad: torch.Tensor,
-    scores: torch.Tensor,
-    target: torch.Tensor,
-    weight: torch.Tensor | None,
-    reduction: int,
-    ignore_index: int,
-    total_weight: torch.Tensor,
-) -> Any:
-    # The usual form scatters, which torch-mlir lowers to an operation that upstream MLIR lacks.
-    if scores.dim() not in (1, 2):
-        return NotImplemented
-    each = -(grad / total_weight if reduction == 1 else grad)
-    mask = _is_class(target, scores) & (target != ignore_index).unsqueeze(-1)
-    each = (each.unsqueeze(-1) if reduction == 0 else each).expand_as(scores)
-    return torch.where(mask, each if weight is None else each * weight, torch.zeros_like(scores))
-
-
-def _embedding_dense_backward(
-    grad: torch.Tensor, indices: torch.Tensor, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
-) -> Any:
-    # A matrix product with the one-hot indices sums in float32 and in a fixed order, unlike a scatter.
-    if scale_grad_by_freq:
-        return NotImplemented
-    return _scattered_rows(indices, grad, num_weights, padding_idx)
-
-
-def _scattered_rows(indices: torch.Tensor, rows: torch.Tensor, count: int, skipped: int = -1) -> torch.Tensor:
-    """The sum of the rows that have the same index, for each of ``count`` indices."""
-    flat = indices.reshape(-1, 1)
-    hot = flat == torch.arange(count, device=rows.device, dtype=indices.dtype)
-    if skipped >= 0:
-        hot = hot & (flat != skipped)
-    return hot.to(rows.dtype).t() @ rows.reshape(flat.shape[0], -1)
-
-
-def _index_put(
-    tensor: torch.Tensor, indices: list[torch.Tensor | None], values: torch.Tensor, accumulate: bool = False
-) -> Any:
-    # The gradient of table[ids] and of table[:, ids]; as for an embedding.
-    used = [(axis, index) for axis, index in enumerate(indices) if index is not None]
-    if not accumulate or len(used) != 1 or used[0][1].dtype is torch.bool or not tensor.is_floating_point():
-        return NotImplemented
-    axis, index = used[0]
-    count = tensor.shape[axis]
-    positive = torch.where(index < 0, index + count, index).reshape(-1)
-    before, after = tensor.shape[:axis], tensor.shape[axis + 1 :]
-    rows = values.expand(*before, *index.shape, *after).reshape(*before, positive.shape[0], *after).movedim(axis, 0)
-    added = _scattered_rows(positive, rows, count).reshape(count, *before, *after)
-    return tensor + added.movedim(0, axis)
-
-
-def _scatter(tensor: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor | complex) -> Any:
-    return _scatter_one(tensor, dim, index, source, added=False)
-
-
-def _scatter_add(tensor: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor) -> Any:
-    return _scatter_one(tensor, dim, index, source, added=True)
-
-
-def _scatter_one(
-    tensor: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor | complex, *, added: bool
-) -> Any:
-    # One element along the dimension, as in the gradient of max(dim) or of gather: a select. torch-mlir crashes on
-    # some of these and lowers the others to an operation that upstream MLIR lacks.
-    dim %= max(tensor.dim(), 1)
-    rest = [size for axis, size in enumerate(tensor.shape) if axis != dim]
-    if tensor.dim() == 0 or index.shape[dim] != 1 or rest != [n for axis, n in enumerate(index.shape) if axis != dim]:
-        return NotImplemented
-    shape = [1] * tensor.dim()
-    shape[dim] = -1
-    places = torch.arange(tensor.shape[dim], device=tensor.device, dtype=index.dtype).reshape(shape)
-    if isinstance(source, torch.Tensor):
-        source = source.narrow(dim, 0, 1).to(tensor.dtype)
-    return torch.where(places == index, tensor + source if added else source, tensor)
-
-
 def _constant_pad_nd(tensor: torch.Tensor, pad: list[int], value: complex = 0) -> Any:
     # The gradient of padding pads by negative amounts, which torch-mlir turns into invalid slices.
     if all(amount >= 0 for amount in pad):
@@ -353,6 +249,18 @@ def _constant_pad_nd(tensor: torch.Tensor, pad: list[int], value: complex = 0) -
         start, stop = max(-pad[index], 0), tensor.shape[axis] - max(-pad[index + 1], 0)
         tensor = torch.ops.aten.slice.Tensor(tensor, axis, start, stop)
     return torch.ops.aten.constant_pad_nd.default(tensor, [max(amount, 0) for amount in pad], value)
+
+
+def circular_pad(tensor: torch.Tensor, pad: Sequence[int]) -> torch.Tensor:
+    """``torch.nn.functional.pad`` with ``mode="circular"``, which otherwise writes to slices of a new tensor."""
+    for index in range(0, len(pad), 2):
+        axis = tensor.dim() - 1 - index // 2
+        before, after, size = pad[index], pad[index + 1], tensor.shape[axis]
+        inner = tensor.narrow(axis, max(-before, 0), size - max(-before, 0) - max(-after, 0))
+        parts = [inner.narrow(axis, inner.shape[axis] - before, before)] if before > 0 else []
+        parts += [inner, *([inner.narrow(axis, 0, after)] if after > 0 else [])]
+        tensor = torch.cat(parts, axis)
+    return tensor
 
 
 def _roll(tensor: torch.Tensor, shifts: list[int], dims: list[int] | None = None) -> Any:

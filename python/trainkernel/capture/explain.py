@@ -73,6 +73,13 @@ def _known_by_text(error: Exception, location: SourceLocation | None) -> Capture
     text = str(error)
     if type(error).__name__ == "UncapturedHigherOrderOpError":
         return control_flow_error("torch.cond, while_loop or the like", location)
+    if "does not require grad and does not have a grad_fn" in text:
+        return CaptureError(
+            "the step calls backward() on what no gradient is asked of",
+            expected="gradients of a function of the state",
+            hint="use torch.func.grad_and_value(loss)(state), or state.detach().requires_grad_() before the loss",
+            location=location,
+        )
     if "metadata mutation" in text:
         return CaptureError(
             "the step changes the shape or the storage of an argument in place",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import io
+import logging
 import random
 import sys
 import threading
@@ -16,15 +18,17 @@ from torch._functorch.aot_autograd import aot_export_module
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import PythonKeyTracer
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from trainkernel.capture.arguments import Arguments, checked_dtype
+from trainkernel.capture.arguments import Arguments, check_text, checked_dtype
 from trainkernel.capture.checks import check_graph, check_node, check_warnings
 from trainkernel.capture.constants import fold_constants
 from trainkernel.capture.decompositions import decomposition_table
 from trainkernel.capture.explain import explained
 from trainkernel.capture.gradients import flows_of
 from trainkernel.capture.guard import StepGuard
-from trainkernel.capture.locations import LocationRecorder, SourcePosition
+from trainkernel.capture.host_values import CallLog, HostWatch
+from trainkernel.capture.locations import LocationRecorder, SourcePosition, innermost_user_frame
 from trainkernel.capture.paths import Flow
 from trainkernel.capture.tensors import TensorType
 from trainkernel.errors import ArgumentError, CaptureError
@@ -64,20 +68,25 @@ class _StepModule(torch.nn.Module):
         self.out_spec: TreeSpec | None = None
 
     def forward(self, *leaves: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        out = self.call(leaves)
+        try:
+            outputs, self.out_spec = flatten(out)
+        except ArgumentError as error:
+            raise CaptureError(f"the return value: {error.message}", expected=error.expected) from error
+        check_text("the return value", self.out_spec)
+        _check_outputs(outputs, self.out_spec)
+        return tuple(output.detach() if output.requires_grad else output for output in outputs)
+
+    def call(self, leaves: Sequence[torch.Tensor], calls: CallLog | None = None) -> Any:
+        """Call the step; the calls of PyTorch that it makes are added to a log."""
         arguments = self._arguments
         ready = [
             leaf.detach().requires_grad_() if needed else leaf
             for leaf, needed in zip(leaves, arguments.requires_grad, strict=True)
         ]
         # The ambient no_grad is for the exporter; the user's step may well rely on autograd.
-        with torch.enable_grad(), StepGuard(_call_step.__code__):
-            out = _call_step(self._step, arguments.spec.unflatten(ready, arguments.namedtuples))
-        try:
-            outputs, self.out_spec = flatten(out)
-        except ArgumentError as error:
-            raise CaptureError(f"the return value: {error.message}", expected=error.expected) from error
-        _check_outputs(outputs, self.out_spec)
-        return tuple(output.detach() if output.requires_grad else output for output in outputs)
+        with torch.enable_grad(), StepGuard(_call_step.__code__, calls):
+            return _call_step(self._step, arguments.spec.unflatten(ready, arguments.namedtuples))
 
 
 def _call_step(step: Callable[..., Any], args: tuple[Any, ...]) -> Any:
@@ -93,13 +102,18 @@ def trace_step(step: Callable[..., Any], arguments: Arguments) -> TracedStep:
     """
     module = _StepModule(step, arguments)
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    with mode:
-        # Fake tensors on the CPU work on every machine, wherever the examples live.
-        fakes = [torch.empty(kind.shape, dtype=getattr(torch, kind.dtype), device="cpu") for kind in arguments.types]
-    with _isolated(), warnings.catch_warnings(record=True) as caught:
+    # Whatever device the program has chosen as the default: constants are evaluated on the CPU.
+    with (
+        torch.device("cpu"),
+        _errors_unlogged(),
+        _without_optimizers(),
+        _isolated(),
+        warnings.catch_warnings(record=True) as caught,
+    ):
         warnings.simplefilter("always")
         try:
-            graph_module, signature = _export(module, mode, fakes)
+            _rehearse(module, mode, arguments.types)
+            graph_module, signature = _export(module, mode, _fakes(mode, arguments.types))
         except CaptureError:
             raise
         except Exception as error:
@@ -109,9 +123,87 @@ def trace_step(step: Callable[..., Any], arguments: Arguments) -> TracedStep:
     assert module.out_spec is not None
     check_graph(graph_module, signature, arguments.names)
     flows, parameters = flows_of(graph_module)
-    fold_constants(graph_module)
+    with torch.device("cpu"):
+        fold_constants(graph_module)
     types = _output_types(graph_module, module.out_spec)
     return TracedStep(graph_module, module.out_spec, types, flows, parameters)
+
+
+def _fakes(mode: FakeTensorMode, types: Sequence[TensorType]) -> list[torch.Tensor]:
+    # Fake tensors on the CPU work on every machine, wherever the examples live.
+    with mode:
+        return [torch.empty(kind.shape, dtype=getattr(torch, kind.dtype), device="cpu") for kind in types]
+
+
+@contextlib.contextmanager
+def _without_optimizers() -> Iterator[None]:
+    """Refuses optimizers, which change their parameters in place and keep their state to themselves."""
+    thread = threading.get_ident()
+
+    def refuse(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        if threading.get_ident() != thread:
+            return
+        position = innermost_user_frame(sys._getframe(), _call_step.__code__)
+        raise CaptureError(
+            f"the step calls step() of a torch.optim.{type(optimizer).__name__}",
+            expected="a functional step that returns its new state",
+            hint="write the update with tensors, e.g. p - 0.1 * g, and pass the optimizer's state as part of the state",
+            location=position.location() if position else None,
+        )
+
+    handle = register_optimizer_step_pre_hook(refuse)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+class _NoErrors(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.levelno < logging.ERROR
+
+
+@contextlib.contextmanager
+def _errors_unlogged() -> Iterator[None]:
+    """Keeps PyTorch from logging the exceptions that it also raises."""
+    loggers = [logger for name, logger in logging.root.manager.loggerDict.items() if name.partition(".")[0] == "torch"]
+    handlers = {handler for logger in loggers if isinstance(logger, logging.Logger) for handler in logger.handlers}
+    unlogged = _NoErrors()
+    for handler in handlers:
+        handler.addFilter(unlogged)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(unlogged)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    # What the step prints, it prints when it is traced.
+    with contextlib.redirect_stdout(io.StringIO()), torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
+        yield
+
+
+def _rehearse(module: _StepModule, mode: FakeTensorMode, types: Sequence[TensorType]) -> None:
+    """Run the step twice, to find what it does not take from its arguments.
+
+    Raises:
+        CaptureError: it asks the host for a value, or differs from run to run.
+    """
+    first = CallLog()
+    watch = HostWatch()
+    for calls in (first, CallLog(first)):
+        fakes = _fakes(mode, types)
+        try:
+            with _quiet(), mode, watch.watching() if calls is first else contextlib.nullcontext():
+                module.call(fakes, calls)
+        except CaptureError:
+            raise
+        except Exception:
+            # The trace meets it too, and says more of it.
+            return
+        calls.finish()
 
 
 def _export(module: _StepModule, mode: FakeTensorMode, fakes: Sequence[torch.Tensor]) -> tuple[Any, Any]:

@@ -12,9 +12,12 @@ import torch.nn.functional as F
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only
 
+from trainkernel.capture.decompositions import circular_pad
 from trainkernel.capture.gradients import note_gradients
+from trainkernel.capture.host_values import CallLog
+from trainkernel.capture.indexing import one_hot
 from trainkernel.capture.locations import innermost_user_frame
 from trainkernel.errors import CaptureError, SourceLocation
 
@@ -72,17 +75,21 @@ class StepGuard(TorchFunctionMode):
 
     Args:
         boundary: the code object of the function that calls the step.
+        calls: where the calls are written, if anywhere.
     """
 
-    def __init__(self, boundary: CodeType) -> None:
+    def __init__(self, boundary: CodeType, calls: CallLog | None = None) -> None:
         super().__init__()
         self._boundary = boundary
+        self._calls = calls
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
+        if self._calls is not None and name != "__get__":
+            self._calls.add(name, map(_value, tree_leaves((args, kwargs))), self._location)
         if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
             raise autocast_error(self._location())
         if name in _METADATA_OPS:
@@ -100,7 +107,9 @@ class StepGuard(TorchFunctionMode):
                 location=self._location(),
             )
         if func is F.one_hot:
-            return _one_hot(*args, **kwargs)
+            return one_hot(*args, **kwargs)
+        if func is F.pad and "circular" in (*args[2:3], kwargs.get("mode")):
+            return circular_pad(args[0], args[1] if len(args) > 1 else kwargs["pad"])
         if name not in _METADATA_QUERIES and not (name == "__get__" and _property(func) not in _VALUE_PROPERTIES):
             args, kwargs = tree_map_only(torch.Tensor, self._checked, (args, kwargs))
         result = func(*args, **kwargs)
@@ -135,6 +144,17 @@ def autocast_error(location: SourceLocation | None) -> CaptureError:
     )
 
 
+def _value(leaf: Any) -> Any:
+    """What is known of an argument while it has no values: those of a literal are."""
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    literal = leaf.constant if isinstance(leaf, FakeTensor) else leaf if _is_foreign(leaf) else None
+    if literal is None or literal.is_meta or literal.numel() > MAX_LITERAL:
+        return leaf
+    with unset_fake_temporarily(), torch._C.DisableTorchFunction():
+        return str(literal.tolist())
+
+
 def _property(func: Callable[..., Any]) -> str:
     return getattr(getattr(func, "__self__", None), "__name__", "")
 
@@ -144,10 +164,3 @@ def _is_foreign(tensor: torch.Tensor) -> bool:
     while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         tensor = torch._C._functorch.get_unwrapped(tensor)
     return not isinstance(tensor, FakeTensor | FunctionalTensor) and type(tensor) in (torch.Tensor, torch.nn.Parameter)
-
-
-def _one_hot(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
-    if num_classes < 0:
-        raise ValueError("one_hot without num_classes asks for the largest value of its argument")
-    classes = torch.arange(num_classes, device=tensor.device, dtype=tensor.dtype)
-    return (tensor.unsqueeze(-1) == classes).to(torch.int64)

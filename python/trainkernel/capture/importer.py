@@ -13,6 +13,18 @@ from trainkernel.capture.export import position_of
 from trainkernel.capture.locations import SourcePosition
 from trainkernel.errors import CaptureError, SourceLocation
 
+_BY_ONE_HOT = "multiply by a one-hot matrix: F.one_hot(ids, n).to(table.dtype) @ table"
+_BY_PRODUCT = "unfold the windows outside of the step and use a matrix product"
+_HINTS = {
+    "aten.index": _BY_ONE_HOT,
+    "aten.index_select": _BY_ONE_HOT,
+    "aten.embedding": _BY_ONE_HOT,
+    "aten.gather": _BY_ONE_HOT,
+    "aten.convolution": _BY_PRODUCT,
+    "aten.cumsum": "multiply by a triangular matrix of ones",
+    "aten.flip": "pass the flipped tensor as an argument",
+}
+
 
 def torch_dialect_text(graph: torch.fx.Graph, name: str, fallback: SourcePosition) -> str:
     """Import a graph as a function.
@@ -41,8 +53,8 @@ def unsupported_operator(name: str, location: SourceLocation | None) -> CaptureE
     """The error for an operator that does not lower to linalg."""
     return CaptureError(
         f"operator {name} is not supported",
-        expected="an operator that torch-mlir lowers to linalg",
-        hint="write this line with other operations",
+        expected="an operator that lowers to loops over whole tensors",
+        hint=_HINTS.get(".".join(name.split(".")[:2]), "write this line with other operations"),
         location=location,
     )
 
@@ -72,6 +84,13 @@ class _NodeImporter(GraphNodeImporter):  # type: ignore[misc]
             raise unsupported_operator(
                 str(node.target).removesuffix(".default"), position.location() if position else None
             ) from error
+
+    def _import_argument(self, loc: Any, arg: Any, expected_jit_type: Any = None) -> Any:
+        # The importer would bind a literal anew at each use, which it does not allow.
+        if isinstance(arg, torch.fx.Node) and arg.op == "get_attr" and (arg, 0) in self._v:
+            with loc:
+                return self._convert_type(self.resolve_node_value(arg), expected_jit_type)
+        return super()._import_argument(loc, arg, expected_jit_type)
 
 
 class _Hooks(FxImporterHooks):  # type: ignore[misc]

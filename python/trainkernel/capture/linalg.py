@@ -12,11 +12,13 @@ from torch_mlir import ir
 from trainkernel.capture.export import TracedStep
 from trainkernel.capture.locations import SourcePosition
 from trainkernel.capture.roles import RoleTable
-from trainkernel.capture.torch_mlir_opt import lower_to_linalg
+from trainkernel.capture.torch_mlir_opt import culprit, lower_to_linalg
 from trainkernel.errors import CaptureError, InternalError
 
 # What the compiler reads; anything else is left over from an operation that torch-mlir could not lower.
 _DIALECTS = ("builtin", "func", "linalg", "tensor", "arith", "math", "cf", "affine", "scf")
+# Each reads a window around an element, which a fused region has no form for.
+_WINDOWED = ("linalg.conv", "linalg.depthwise_conv", "linalg.pooling")
 _FILE_LOCATION = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
 
 
@@ -34,7 +36,7 @@ class Leaves:
     roles: RoleTable
 
 
-def lower(traced: TracedStep, leaves: Leaves, name: str, fallback: SourcePosition) -> str:
+def lower(traced: TracedStep, leaves: Leaves, name: str, fallback: SourcePosition, *, compilable: bool = False) -> str:
     """Lower a traced step.
 
     Args:
@@ -42,6 +44,7 @@ def lower(traced: TracedStep, leaves: Leaves, name: str, fallback: SourcePositio
         leaves: names and roles for the attributes of the function.
         name: the symbol of the function.
         fallback: the location of operations whose line is not known.
+        compilable: refuse what linalg can say and a kernel cannot hold.
 
     Returns:
         A module of one function, in MLIR's textual form with locations.
@@ -57,7 +60,9 @@ def lower(traced: TracedStep, leaves: Leaves, name: str, fallback: SourcePositio
     operations = _operations(module)
     for operation in operations:
         position = _position(operation) or fallback
-        _check_operation(operation, position)
+        fault = _not_linalg(operation) or (_not_compilable(operation) if compilable else None)
+        if fault is not None:
+            raise _unsupported(traced, fault, position)
         # Passes leave fused and unknown locations; the compiler's errors want one plain line.
         operation.location = ir.Location.file(position.file, position.line, position.column, context=context)
     _annotate(_function(module), leaves, traced)
@@ -83,30 +88,34 @@ def _position(operation: Any) -> SourcePosition | None:
     return SourcePosition(match.group(1), int(match.group(2)), int(match.group(3)))
 
 
-def _check_operation(operation: Any, position: SourcePosition) -> None:
+def _not_linalg(operation: Any) -> tuple[str, str] | None:
+    """What is not to be in the module of an operation, and what shows it in MLIR's generic form; None where all may."""
     name = str(operation.name)
     if name.partition(".")[0] not in _DIALECTS:
-        raise CaptureError(
-            f"this line lowers to {name}, which is not supported",
-            expected="operations that lower to linalg",
-            hint="write it with other operations",
-            location=position.location(),
-        )
+        return name, f'"{name}"'
     if name == "cf.assert" and "unimplemented" in str(operation.attributes["msg"]):
-        raise CaptureError(
-            f"this line is lowered only for some values: {operation.attributes['msg']}",
-            expected="operations that are defined for all values",
-            hint="write it with other operations",
-            location=position.location(),
-        )
-    for result in operation.results:
-        if str(result.type).startswith("tensor<") and "?" in str(result.type):
-            raise CaptureError(
-                f"this line lowers to {name} with the dynamic shape {result.type}",
-                expected="static shapes",
-                hint="write it with other operations",
-                location=position.location(),
-            )
+        return f"an assertion: {operation.attributes['msg']}", str(operation.attributes["msg"])
+    kinds = [str(result.type) for result in operation.results]
+    dynamic = next((kind for kind in kinds if kind.startswith("tensor<") and "?" in kind), None)
+    return (f"the dynamic shape {dynamic}", dynamic) if dynamic else None
+
+
+def _not_compilable(operation: Any) -> tuple[str, str] | None:
+    name = str(operation.name)
+    if name.startswith(_WINDOWED) or (name == "tensor.extract" and str(operation.parent.name) == "linalg.generic"):
+        return name, f'"{name}"'
+    return None
+
+
+def _unsupported(traced: TracedStep, fault: tuple[str, str], position: SourcePosition) -> CaptureError:
+    """The error for an operation of MLIR, in terms of the operator of PyTorch that it comes from."""
+    words, token = fault
+    return culprit(traced.module.graph, position, lambda text: text is not None and token in text) or CaptureError(
+        f"this line lowers to {words}, which is not supported",
+        expected="operations that lower to linalg on tensors of static shapes",
+        hint="write it with other operations",
+        location=position.location(),
+    )
 
 
 def _function(module: Any) -> Any:

@@ -44,6 +44,20 @@ def is_user_file(filename: str) -> bool:
     return not in_stdlib or "site-packages" in path or "dist-packages" in path
 
 
+@lru_cache(maxsize=4096)
+def is_standard_library(filename: str) -> bool:
+    """Whether a file belongs to Python itself."""
+    if filename.startswith("<frozen"):
+        return True
+    path = os.path.realpath(filename)
+    return path.startswith(_STDLIB + os.sep) and "site-packages" not in path and "dist-packages" not in path
+
+
+def user_frame(frame: FrameType) -> SourcePosition | None:
+    """The position of a frame, or None where it does not run the user's program."""
+    return _position(frame.f_code, frame.f_lasti, frame.f_lineno) if is_user_file(frame.f_code.co_filename) else None
+
+
 def innermost_user_frame(frame: FrameType | None, boundary: CodeType) -> SourcePosition | None:
     """The innermost user frame between a frame and the one above it that runs ``boundary``.
 

@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -56,7 +57,7 @@ def lower_to_linalg(graph: torch.fx.Graph, name: str, fallback: SourcePosition) 
     outcome = _run(source)
     if outcome.status == 0:
         return outcome.text
-    named = _named(outcome.errors) or _culprit(graph, fallback)
+    named = _named(outcome.errors) or culprit(graph, fallback, lambda alone: alone is None)
     if named is not None:
         raise named
     with tempfile.NamedTemporaryFile("w", suffix=".mlir", prefix="trainkernel-", delete=False) as file:
@@ -89,15 +90,24 @@ def _named(errors: str) -> CaptureError | None:
     return None
 
 
-def _culprit(graph: torch.fx.Graph, fallback: SourcePosition) -> CaptureError | None:
-    """The error for the first operation that fails on its own, where the diagnostics name none."""
+def culprit(
+    graph: torch.fx.Graph, fallback: SourcePosition, is_guilty: Callable[[str | None], bool]
+) -> CaptureError | None:
+    """The error for the first operation that, on its own, lowers to something bad.
+
+    Args:
+        graph: a functional graph of ATen operations.
+        fallback: the location of operations whose line is not known.
+        is_guilty: of the module that the operation lowers to, or of None where it does not lower.
+    """
     seen: set[str] = set()
     for node in graph.nodes:
         key = f"{node.target} {[used.meta.get('val') for used in node.all_input_nodes]} {node.args} {node.kwargs}"
         if node.op != "call_function" or node.target is operator.getitem or key in seen:
             continue
         seen.add(key)
-        if _run(torch_dialect_text(_alone(node), "op", fallback)).status != 0:
+        outcome = _run(torch_dialect_text(_alone(node), "op", fallback))
+        if is_guilty(outcome.text if outcome.status == 0 else None):
             position = position_of(node)
             return unsupported_operator(
                 str(node.target).removesuffix(".default"), position.location() if position else None

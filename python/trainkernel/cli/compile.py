@@ -155,7 +155,7 @@ def _capture(options: Options, seconds: dict[str, float], progress: Callable[[st
     name = options.step if options.step.isidentifier() else "step"
     try:
         with redirect_stdout(sys.stderr):
-            captured = capture(step, arguments, name=name, roles=_roles(options))
+            captured = capture(step, arguments, name=name, roles=_roles(options), compilable=True)
     except SystemExit as error:
         raise CaptureError(f"{options.step} ended the program while it was captured", expected="a result") from error
     seconds["capture"] = time.perf_counter() - start - seconds["script"]

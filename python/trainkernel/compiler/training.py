@@ -72,7 +72,7 @@ def compile_training(
     recorder = _Recorder(step)
     function = recorder if callable(step) else step
     start = time.perf_counter()
-    captured = capture(function, example_args, name=name or _name_of(step), roles=roles)
+    captured = capture(function, example_args, name=name or _name_of(step), roles=roles, compilable=True)
     seconds = {"capture": time.perf_counter() - start}
     if donate and not captured.manifest["roles"]["updates"]:
         raise CaptureError(

@@ -38,11 +38,13 @@ func.func @bools(%x: tensor<4xi1>, %y: tensor<4xi1>) -> tensor<4xi1> {
   return %r : tensor<4xi1>
 }
 
-// A divisor that was chosen may still be zero.
+// A divisor that was chosen may still be zero; the quotient is zero then.
 // CHECK-LABEL: func.func @chosen
 // CHECK: %[[CHOSEN:.*]] = arith.select
 // CHECK: arith.select %{{.*}}, %{{.*}}, %[[CHOSEN]] : i32
-// CHECK-NEXT: arith.divsi
+// CHECK-NEXT: %[[QUOTIENT:.*]] = arith.divsi
+// CHECK: %[[SAFE:.*]] = arith.select %{{.*}}, %{{.*}}, %[[QUOTIENT]] : i32
+// CHECK-NEXT: linalg.yield %[[SAFE]]
 func.func @chosen(%x: tensor<4xi32>, %y: tensor<4xi1>) -> tensor<4xi32> {
   %init = tensor.empty() : tensor<4xi32>
   %zero = arith.constant 0 : i32

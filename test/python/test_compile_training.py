@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -178,6 +181,61 @@ def test_mistakes_are_said_before_the_long_work(capfd: pytest.CaptureFixture[str
     assert "expected a tuple" in str(error_of(CaptureError, lambda: compile_it(step, list(args))))  # type: ignore[arg-type]
     assert "identifier" in str(error_of(CaptureError, lambda: compile_it(step, args, name="a b")))
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("target", None),
+        ("target", 3),
+        ("arch", 3),
+        ("roles", {"loss": "out[0]"}),
+        ("name", 3),
+        ("donate", "yes"),
+        ("grid", "x"),
+        ("grid", True),
+        ("grid", 1.5),
+        ("verbose", 1),
+    ],
+)
+def test_an_argument_of_another_type_is_named(name: str, value: object) -> None:
+    options: dict[str, Any] = {name: value}
+    error = error_of(
+        TypeError, lambda: trainkernel.compile_training(mlp(torch.float32), mlp_args(8, 16, 24), **options)
+    )
+    assert f"compile_training: {name} is {value!r}, expected " in str(error)
+
+
+@pytest.mark.parametrize("options", [{"grid": -1}, {"grid": 1 << 40}, {"name": "_"}, {"name": "trainkernel_x"}])
+def test_values_that_no_target_has_are_refused(options: dict[str, Any]) -> None:
+    step, args = mlp(torch.float32), mlp_args(8, 16, 24)
+    compile_it = trainkernel.compile_training
+    error = error_of(trainkernel.UserError, lambda: compile_it(step, args, target="cpu", **options))
+    assert error.expected
+
+
+def test_paths_of_another_type_are_named(mlp_step: trainkernel.CompiledTrainingStep) -> None:
+    for path in (None, 3, ["step.so"]):
+        wrong: Any = path
+        assert f"path is {path!r}" in str(error_of(TypeError, lambda w=wrong: trainkernel.load(w)))  # type: ignore[misc]
+        assert f"path is {path!r}" in str(error_of(TypeError, lambda w=wrong: mlp_step.save(w)))  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(("module", "package"), [("torch", "torch"), ("torch_mlir", "torch-mlir")])
+def test_a_missing_package_is_named_with_what_to_install(module: str, package: str) -> None:
+    # A name that is None in sys.modules cannot be imported.
+    program = (
+        f"import sys; sys.modules['{module}'] = None\n"
+        "import numpy, trainkernel\n"
+        "def step(w, x): return w, w\n"
+        "try: trainkernel.compile_training(step, (numpy.ones(3), numpy.ones(3)), target='cpu')\n"
+        "except trainkernel.CompileError as error: print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=dict(os.environ)
+    )
+    assert done.stdout.startswith(f"the package {package} is not installed")
+    assert "pip install 'trainkernel[compile]'" in done.stdout
 
 
 def test_verbose_writes_stages_and_a_report_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:

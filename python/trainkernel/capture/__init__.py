@@ -12,20 +12,27 @@ from __future__ import annotations
 import hashlib
 import inspect
 import os
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from trainkernel.capture.roles import RoleTable, StepRoles, assign_roles, input_side, output_side
 from trainkernel.capture.tensors import TensorType
-from trainkernel.errors import CaptureError
+from trainkernel.errors import CaptureError, CompileError
 from trainkernel.pytree import TreeSpec
 
 if TYPE_CHECKING:
     from trainkernel.capture.arguments import Arguments
 
-__all__ = ["CapturedStep", "StepRoles", "capture"]
+__all__ = ["CapturedStep", "StepRoles", "capture", "is_step_name"]
+
+# A symbol in PTX, ELF and the manifest alike; "_" alone is none in PTX.
+_STEP_NAME = re.compile(r"(?!_$)[A-Za-z_]\w{0,254}", re.ASCII)
+# Symbols of the compiled file.
+_RESERVED = "trainkernel_"
 
 # Tracing hooks into PyTorch's tracer, which is one for the process.
 _LOCK = threading.RLock()
@@ -48,6 +55,11 @@ class CapturedStep:
     out_tree: TreeSpec
 
 
+def is_step_name(name: str) -> bool:
+    """Whether a kernel can have this name."""
+    return _STEP_NAME.fullmatch(name) is not None and not name.startswith(_RESERVED)
+
+
 def capture(
     step: Callable[..., Any], example_args: tuple[Any, ...], *, name: str = "step", roles: StepRoles | None = None
 ) -> CapturedStep:
@@ -61,14 +73,18 @@ def capture(
         example_args: its positional arguments: nested dicts, lists, tuples, namedtuples and None, with tensors
             (real, meta or fake, on any device) or numpy arrays, of which only shape and dtype count. Python numbers,
             bools and strings in them are compile-time constants.
-        name: the symbol of the kernel, an identifier.
+        name: the symbol of the kernel, an ASCII identifier of at most 255 characters other than "_" that does not
+            begin with "trainkernel_".
         roles: where the step's arguments and outputs are paired otherwise than above.
 
     Raises:
         CaptureError: the step cannot be compiled; the message names the operation or argument and the user's line.
+        CompileError: PyTorch or torch-mlir is not installed.
     """
-    if not name.isidentifier() or not name.isascii():
-        raise CaptureError(f"the name of the step is {name!r}", expected="an ASCII identifier")
+    if not is_step_name(name):
+        expected = f'an ASCII identifier of at most 255 characters, not "_", that does not begin with {_RESERVED}'
+        raise CaptureError(f"the name of the step is {name[:300]!r}", expected=expected)
+    _check_packages()
     # These import PyTorch and torch-mlir.
     from trainkernel.capture.arguments import describe_arguments
     from trainkernel.capture.export import trace_step
@@ -84,6 +100,21 @@ def capture(
         text = lower(traced, Leaves(arguments.names, out_paths, table), name, _definition(step))
     manifest = _manifest(name, arguments, traced.out_spec, traced.out_types, table) | {"source": _source(step)}
     return CapturedStep(text, manifest, arguments.spec, traced.out_spec)
+
+
+def _check_packages() -> None:
+    """Import what the capture needs and a machine that only runs steps lacks.
+
+    Raises:
+        CompileError: a package is missing or cannot be imported.
+    """
+    for name, package in (("torch", "torch"), ("torch_mlir.ir", "torch-mlir")):
+        try:
+            import_module(name)
+        except ImportError as error:
+            hint = "compiling needs more than running a compiled step: pip install 'trainkernel[compile]'"
+            state = "is not installed" if isinstance(error, ModuleNotFoundError) else f"cannot be imported: {error}"
+            raise CompileError(f"the package {package} {state}", hint=hint) from error
 
 
 def _manifest(

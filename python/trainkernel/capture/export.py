@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import random
 import sys
 import threading
@@ -92,13 +93,14 @@ def trace_step(step: Callable[..., Any], arguments: Arguments) -> TracedStep:
     with mode:
         # Fake tensors on the CPU work on every machine, wherever the examples live.
         fakes = [torch.empty(kind.shape, dtype=getattr(torch, kind.dtype), device="cpu") for kind in arguments.types]
-    with _isolated(), warnings.catch_warnings(record=True) as caught:
+    with _isolated(), _quiet_tracer(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             graph_module, signature = _export(module, mode, fakes)
-        except CaptureError:
+        except (CaptureError, KeyboardInterrupt):
             raise
-        except Exception as error:
+        except BaseException as error:
+            # The step may raise anything, SystemExit and classes of its own included.
             raise explained(error) from error
     check_warnings([str(warning.message) for warning in caught])
     assert isinstance(graph_module, torch.fx.GraphModule)
@@ -140,6 +142,21 @@ def _watched_nodes(on_node: Callable[[torch.fx.Node], None]) -> Iterator[None]:
         yield
     finally:
         PythonKeyTracer.create_node = original  # type: ignore[method-assign]
+
+
+@contextlib.contextmanager
+def _quiet_tracer() -> Iterator[None]:
+    """Keeps PyTorch from logging its own traceback of an error in the step, which is raised all the same."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+
+    def is_wanted(record: logging.LogRecord) -> bool:
+        return record.exc_info is None
+
+    logger.addFilter(is_wanted)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_wanted)
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@
 #include "lib/Transforms/NormalizeNumerics/NormalizeNumerics.h"
 #include "lib/Transforms/PlanBuffers/PlanBuffers.h"
 #include "lib/Transforms/PrefetchInputs/PrefetchInputs.h"
+#include "lib/Transforms/RequireForm/RequireForm.h"
 #include "lib/Transforms/SchedulePhases/SchedulePhases.h"
 #include "lib/Transforms/SplitReductions/SplitReductions.h"
 #include "lib/Transforms/VerifyAutodiff/VerifyAutodiff.h"
@@ -36,6 +37,7 @@ void mlir::megakernel::registerOwnPasses() {
   registerEmbedManifestPasses();
   registerImportLinalgPasses();
   registerNormalizeNumericsPasses();
+  registerRequireFormPasses();
   registerVerifyAutodiffPasses();
   registerInlinePointwisePasses();
   registerSchedulePhasesPasses();

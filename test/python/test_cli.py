@@ -192,6 +192,17 @@ def test_no_output_replaces_the_file_that_is_compiled(run: Run, folder: Path, li
     assert (folder / "source").read_text() == STEP and not (folder / "x.so").exists()
 
 
+def test_a_source_in_another_encoding_is_refused_at_its_line(run: Run, folder: Path) -> None:
+    (folder / "train.py").write_bytes(b"import os\n# \xe9\n" + STEP.encode())
+    status, _, err = run("train.py")
+    assert status == 1 and "the byte 0xe9, which is no utf-8" in err and "train.py:2" in err
+
+
+def test_a_folder_in_the_place_of_a_dump_is_refused(run: Run, folder: Path) -> None:
+    (folder / "ir" / "03-fuse.mlir").mkdir(parents=True)
+    assert "the dump of fuse, " in run("train.py", "--dump-dir", "ir")[2]
+
+
 def test_a_pipe_is_not_read(run: Run, folder: Path) -> None:
     os.mkfifo("pipe")
     assert run("pipe")[0] == 1
@@ -245,6 +256,9 @@ def test_mistakes_in_the_file_are_shown_with_their_line(
         ("    raise MemoryError", "raised MemoryError", "raise MemoryError"),
         ("    return (x @ torch.ones(4)).sum(), state", "RuntimeError", "x @ torch.ones(4)"),
         ("    return x.cuda().sum(), state", "", "x.cuda()"),
+        ("    return F.conv1d(x[None, None], x[None, None, :2]).sum(), state", "a convolution", "F.conv1d"),
+        ("    return F.max_pool1d(x[None], 2).sum(), state", "not supported", "F.max_pool1d"),
+        ("    return F.avg_pool1d(x[None], 2).sum(), state", "not supported", "F.avg_pool1d"),
         ("    return x.sum()", "expected (loss, new_state)", None),
         ("    raise KeyError('k')", "KeyError", "raise KeyError('k')"),
         ("    return x.cumsum(0).sum(), state", "not supported", "x.cumsum(0)"),
@@ -255,7 +269,7 @@ def test_steps_that_cannot_be_compiled_are_the_users_error(
 ) -> None:
     pytest.importorskip("torch_mlir")
     args = "def example_args(): return torch.ones(3), torch.ones(3)"
-    (folder / "bad.py").write_text(f"import torch\ndef step(state, x):\n{body}\n{args}\n")
+    (folder / "bad.py").write_text(f"import torch, torch.nn.functional as F\ndef step(state, x):\n{body}\n{args}\n")
     status, _, err = run("bad.py")
     assert (status, said in err) == (1, True), err
     assert marked is None or marked in err

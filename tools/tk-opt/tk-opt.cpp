@@ -44,8 +44,9 @@ int main(int argc, char **argv) {
   StringRef tool = llvm::sys::path::filename(argv[0]);
   bool isNamed = argc > 1 && StringRef(argv[1]).starts_with("--tool=");
   if (isNamed) {
-    tool = StringRef(argv[1]).substr(7);
-    argv[1] = argv[0];
+    // --help shows the name.
+    argv[1] += 7;
+    tool = argv[1];
     --argc;
     ++argv;
   }

@@ -23,6 +23,11 @@ struct SchedulePhasesPass : public megakernel::impl::TkSchedulePhasesBase<Schedu
       getOperation().emitError() << "unknown target '" << target << "', expected one of " << trainkernel::listTargets();
       return signalPassFailure();
     }
+    if (grid < 0 || grid > trainkernel::mostCtas(*facts)) {
+      getOperation().emitError() << "grid is " << static_cast<int64_t>(grid) << ", expected 0 to "
+                                 << trainkernel::mostCtas(*facts) << " CTAs, which run at once on " << target;
+      return signalPassFailure();
+    }
     for (auto step : llvm::make_early_inc_range(getOperation().getOps<StepOp>()))
       if (failed(buildKernel(step, *facts, grid)))
         return signalPassFailure();

@@ -101,7 +101,11 @@ def check_outputs(options: Options, stages: tuple[Stage, ...]) -> Outputs:
         places["the JSON report"] = report_json = check_destination(str(options.report_json), "the JSON report")
     if options.dump_dir is not None:
         folder = resolve_path(options.dump_dir, "the folder of --dump-dir")
-        places |= {f"the dump of {s.name}": folder / s.file_name(i) for i, s in enumerate(stages)}
+        dumps = {f"the dump of {s.name}": folder / s.file_name(i) for i, s in enumerate(stages)}
+        for what, path in dumps.items():
+            if path.is_dir():
+                raise CompileError(f"{what}, {path}, is a folder", expected="a file, or nothing")
+        places |= dumps
     _check_distinct(places)
     if options.dump_dir is not None:
         dump_dir = make_folder(options.dump_dir)

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
+from importlib.util import decode_source, module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -77,9 +77,27 @@ def load_script(path: str) -> ModuleType:
     # Classes of the module look it up here.
     sys.modules[MODULE_NAME] = module
     sys.path.insert(0, os.path.dirname(absolute))
+    _check_encoding(path, file)
     with user_code(f"running {path}"):
         loader.exec_module(module)
     return module
+
+
+def _check_encoding(path: str, file: Path) -> None:
+    """Refuse what ``python FILE`` refuses too: an import lets comments be any bytes."""
+    data = file.read_bytes()
+    try:
+        decode_source(data)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise CaptureError(
+            f"{path} holds the byte 0x{data[error.start]:02x}, which is no {error.encoding}",
+            expected="UTF-8, or a coding comment that names another encoding",
+            location=SourceLocation(str(file), line),
+        ) from error
+    except SyntaxError:
+        # The coding comment is wrong, which running the file says better.
+        return
 
 
 def find_step(module: ModuleType, path: str, name: str) -> Callable[..., Any]:

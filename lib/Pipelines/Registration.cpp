@@ -37,11 +37,11 @@ void mlir::megakernel::registerOwnPasses() {
   registerEmbedManifestPasses();
   registerImportLinalgPasses();
   registerNormalizeNumericsPasses();
-  registerRequireFormPasses();
   registerVerifyAutodiffPasses();
   registerInlinePointwisePasses();
   registerSchedulePhasesPasses();
   registerSplitReductionsPasses();
+  registerRequireFormPasses();
   registerCommitStatePasses();
   registerInsertBarriersPasses();
   registerPrefetchInputsPasses();

@@ -344,6 +344,20 @@ def test_an_error_in_shapes_is_said_once() -> None:
     assert "the step raised RuntimeError" in done.stdout and done.stderr == ""
 
 
+def test_a_default_device_of_the_user_changes_nothing() -> None:
+    def step(w: Any, x: Any) -> Any:
+        return (x @ w * torch.tensor([2.0, 3.0]) + torch.ones(2)).sum(), w * torch.full((), 0.5)
+
+    args = (torch.ones(3, 2), torch.ones(4, 3))
+    plain = capture(step, args).mlir
+    torch.set_default_device("meta")
+    try:
+        assert capture(step, args).mlir == plain
+        assert torch.get_default_device().type == "meta"
+    finally:
+        torch.set_default_device(None)
+
+
 def test_one_hot_needs_the_number_of_classes() -> None:
     ids = torch.zeros(3, dtype=torch.int64)
     refused(lambda s, i: (F.one_hot(i).float().sum(), s), (ones(3), ids), "one_hot without num_classes")

@@ -93,7 +93,7 @@ def trace_step(step: Callable[..., Any], arguments: Arguments) -> TracedStep:
     with mode:
         # Fake tensors on the CPU work on every machine, wherever the examples live.
         fakes = [torch.empty(kind.shape, dtype=getattr(torch, kind.dtype), device="cpu") for kind in arguments.types]
-    with _isolated(), _quiet_tracer(), warnings.catch_warnings(record=True) as caught:
+    with _isolated(), _on_cpu(), _quiet_tracer(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             graph_module, signature = _export(module, mode, fakes)
@@ -106,7 +106,8 @@ def trace_step(step: Callable[..., Any], arguments: Arguments) -> TracedStep:
     assert isinstance(graph_module, torch.fx.GraphModule)
     assert module.out_spec is not None
     check_graph(graph_module, signature, arguments.names)
-    fold_constants(graph_module)
+    with _on_cpu():
+        fold_constants(graph_module)
     return TracedStep(graph_module, module.out_spec, _output_types(graph_module, module.out_spec), _uses(graph_module))
 
 
@@ -142,6 +143,11 @@ def _watched_nodes(on_node: Callable[[torch.fx.Node], None]) -> Iterator[None]:
         yield
     finally:
         PythonKeyTracer.create_node = original  # type: ignore[method-assign]
+
+
+def _on_cpu() -> contextlib.AbstractContextManager[Any]:
+    """Lets tensors without a device of their own be on the CPU, where the trace is, whatever default the user set."""
+    return contextlib.nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu")
 
 
 @contextlib.contextmanager

@@ -324,6 +324,12 @@ def test_whatever_a_step_raises_is_its_own_error(kind: type[BaseException]) -> N
     assert error.location is not None and error.location.text == "raise kind"
 
 
+def test_a_path_too_long_for_the_manifest_is_refused() -> None:
+    state = {"x" * 70000: torch.ones(3)}
+    error = error_of(CaptureError, lambda: capture(lambda s, x: (x.sum(), s), (state, torch.ones(3))))
+    assert "of an argument has 70005 characters, expected at most 65536" in str(error)
+
+
 def test_an_interrupt_stays_one() -> None:
     def step(w: Any, x: Any) -> Any:
         raise KeyboardInterrupt

@@ -28,6 +28,10 @@ struct SchedulePhasesPass : public megakernel::impl::TkSchedulePhasesBase<Schedu
                                  << trainkernel::mostCtas(*facts) << " CTAs, which run at once on " << target;
       return signalPassFailure();
     }
+    if (getOperation().getOps<StepOp>().empty()) {
+      getOperation().emitError("holds no 'megakernel.step', expected 'tk-import' to have run");
+      return signalPassFailure();
+    }
     for (auto step : llvm::make_early_inc_range(getOperation().getOps<StepOp>()))
       if (failed(buildKernel(step, *facts, grid)))
         return signalPassFailure();

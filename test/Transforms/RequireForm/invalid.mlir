@@ -5,7 +5,9 @@
 // RUN: not tk-opt %s --tk-schedule 2>&1 | FileCheck %s --check-prefix=STEP
 // RUN: not tk-opt %s --tk-lower-to-cuda 2>&1 | FileCheck %s --check-prefix=KERNEL
 // RUN: not tk-opt %s --tk-lower-to-cpu 2>&1 | FileCheck %s --check-prefix=KERNEL
+// RUN: not tk-opt %s --tk-schedule-phases 2>&1 | FileCheck %s --check-prefix=BARE
 
+// BARE: holds no 'megakernel.step', expected 'tk-import' to have run
 // FORM: form is 'loop', expected step or kernel
 // STEP: holds 0 of 'megakernel.step', expected one: 'tk-import' to have run
 // KERNEL: holds 0 of 'megakernel.kernel', expected one: 'tk-schedule' to have run

@@ -9,6 +9,8 @@ SITE = $(shell $(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("pur
 CXX_SOURCES = $$(git ls-files --cached --others --exclude-standard 'dialects/*.cpp' 'dialects/*.h' 'lib/*.cpp' 'lib/*.h' 'tools/*.cpp' 'tools/*.h')
 PYTHON_FOLDERS := python test examples benchmarks
 
+# A comma in an argument of call.
+, := ,
 # $(call step,NAME,COMMAND): runs a command and prints how long it took.
 define step
 @echo "== $(1)"; start=$$(date +%s); if $(2); then echo "== $(1): ok, $$(( $$(date +%s) - start )) s"; \
@@ -26,17 +28,31 @@ help:
 	@echo "make wheel      write dist/trainkernel-*.whl"
 	@echo "make clean      remove build/, dist/ and .venv"
 
+PACKAGES_HELP := help: pip says above what is missing. Without a network, PIP_FIND_LINKS=FOLDER takes wheels from a folder; \
+PIP_INDEX_URL=URL names another index
+
+# $(call need,PROGRAM,WHAT): ends with a message where a program is missing.
+define need
+@command -v "$(1)" >/dev/null || { echo "$(2)" >&2; exit 1; }
+endef
+
+# Downloads are shown: the first time they take minutes.
 $(VENV)/packages: pyproject.toml
-	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, set PYTHON=...")'
-	test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
+	$(call need,$(PYTHON),no Python is found$(,) expected 3.11 or newer: install it or set PYTHON=/path/to/python3.11)
+	@"$(PYTHON)" -c 'import platform, sys; sys.exit(sys.version_info < (3, 11) and f"$(PYTHON) is Python {platform.python_version()}, expected 3.11 or newer: install it, or set PYTHON=/path/to/python3.11")'
+	@# Without pip, which Debian keeps in another package, what is left of the folder would pass for an environment.
+	@test -x $(BIN)/pip || "$(PYTHON)" -m venv --clear $(VENV) || { rm -rf $(VENV); exit 1; }
 	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
 	  > $(VENV)/build-requirements.txt
-	$(call step,packages,$(BIN)/python -m pip install --quiet -r $(VENV)/build-requirements.txt \
-	  && $(BIN)/python -m pip install --quiet --no-build-isolation -e '.[dev]')
+	$(call step,packages: PyTorch$(,) MLIR and tools; several GB when they are not in pip's cache,\
+	  { $(BIN)/python -m pip install -r $(VENV)/build-requirements.txt \
+	  && $(BIN)/python -m pip install --no-build-isolation -e '.[dev]'; } || { echo "$(PACKAGES_HELP)" >&2; false; })
 	@touch $@
 
 # Other folders of MLIR than the last time, e.g. in a new .venv, need a new configuration.
 build/build.ninja: $(VENV)/packages
+	$(call need,cmake,CMake is not found$(,) expected 3.20 or newer on PATH)
+	$(call need,$${CXX:-c++},no C++ compiler is found$(,) expected c++ on PATH or CXX: install g++ or clang)
 	cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja \
 	  -DMLIR_DIR=$(SITE)/mlir/lib/cmake/mlir -DLLVM_DIR=$(SITE)/llvm/lib/cmake/llvm
 	@touch $@
@@ -73,8 +89,8 @@ wheel: dev
 	  --config-settings=cmake.define.LLVM_DIR=$(SITE)/llvm/lib/cmake/llvm .
 
 check-gpu: dev
-	@$(BIN)/python -m pytest -q test/gpu || { status=$$?; test $$status -ne 5 || \
-	  echo "== no test ran: this machine has no GPU that the tests can use (the reasons are above)"; exit $$status; }
+	@$(BIN)/python -m pytest -q test/gpu; status=$$?; \
+	if [ $$status -eq 5 ]; then echo "check-gpu: no test ran, for the reasons above; expected an NVIDIA GPU" >&2; fi; exit $$status
 
 format: $(VENV)/packages
 	$(BIN)/ruff check --quiet --fix $(PYTHON_FOLDERS)

@@ -30,6 +30,11 @@ def Megakernel_Dialect : Dialect {
     | `megakernel.path` | all | where it stands in the user's pytree, for messages and the manifest |
     | `megakernel.updates` | new state | index of the state argument that it replaces |
     | `megakernel.gradient_of` | gradient | index of the state argument whose gradient it is |
+    | `megakernel.differentiated` | state | unit: the step takes a gradient by it |
+    | `megakernel.uses_gradients` | results | indices of the arguments by which a gradient is taken that it depends on |
+    | `megakernel.uses_values` | results | indices of the arguments that it depends on otherwise |
+
+    The last three are what only automatic differentiation knows, and for `tk-verify-autodiff` alone.
   }];
   let useDefaultAttributePrinterParser = 1;
   let hasOperationAttrVerify = 0;
@@ -38,6 +43,9 @@ def Megakernel_Dialect : Dialect {
     static constexpr llvm::StringLiteral getPathAttrName() { return "megakernel.path"; }
     static constexpr llvm::StringLiteral getUpdatesAttrName() { return "megakernel.updates"; }
     static constexpr llvm::StringLiteral getGradientOfAttrName() { return "megakernel.gradient_of"; }
+    static constexpr llvm::StringLiteral getDifferentiatedAttrName() { return "megakernel.differentiated"; }
+    static constexpr llvm::StringLiteral getUsesGradientsAttrName() { return "megakernel.uses_gradients"; }
+    static constexpr llvm::StringLiteral getUsesValuesAttrName() { return "megakernel.uses_values"; }
     static constexpr llvm::StringLiteral getManifestAttrName() { return "megakernel.manifest"; }
   }];
   let dependentDialects = ["::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect",

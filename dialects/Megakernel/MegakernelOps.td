@@ -30,7 +30,8 @@ def Megakernel_StepOp : Megakernel_Op<"step", [FunctionOpInterface, IsolatedFrom
     * (S3) every result has the role loss, gradient, new_state or output;
     * (S4) a new_state result, and no other, names, by `megakernel.updates`, a state argument of its own type, each
       state argument at most once;
-    * (S5) a `megakernel.gradient_of` attribute names a state argument.
+    * (S5) a `megakernel.gradient_of` attribute names a state argument;
+    * (S6) `megakernel.uses_gradients` and `megakernel.uses_values` are arrays of argument indices.
 
     Example:
 
@@ -59,6 +60,12 @@ def Megakernel_StepOp : Megakernel_Op<"step", [FunctionOpInterface, IsolatedFrom
     std::optional<unsigned> getUpdatedArg(unsigned index);
     /// The argument whose gradient result `index` is, or nothing.
     std::optional<unsigned> getGradientArg(unsigned index);
+    /// Whether the step takes a gradient by argument `index`.
+    bool isDifferentiated(unsigned index);
+    /// The arguments by which a gradient is taken that result `index` depends on, as far as it is known.
+    llvm::BitVector getUsedGradients(unsigned index);
+    /// The arguments that result `index` depends on otherwise than through a gradient, as far as it is known.
+    llvm::BitVector getUsedValues(unsigned index);
   }];
 }
 

@@ -37,6 +37,27 @@ std::optional<unsigned> StepOp::getGradientArg(unsigned index) {
   return argumentIndex(getResultAttr(index, MegakernelDialect::getGradientOfAttrName()));
 }
 
+bool StepOp::isDifferentiated(unsigned index) {
+  return bool(getArgAttr(index, MegakernelDialect::getDifferentiatedAttrName()));
+}
+
+// The verifier has checked the indices (S6).
+static llvm::BitVector argumentSet(StepOp step, Attribute attribute) {
+  llvm::BitVector set(step.getNumArguments());
+  if (auto indices = dyn_cast_or_null<DenseI64ArrayAttr>(attribute))
+    for (int64_t index : indices.asArrayRef())
+      set.set(index);
+  return set;
+}
+
+llvm::BitVector StepOp::getUsedGradients(unsigned index) {
+  return argumentSet(*this, getResultAttr(index, MegakernelDialect::getUsesGradientsAttrName()));
+}
+
+llvm::BitVector StepOp::getUsedValues(unsigned index) {
+  return argumentSet(*this, getResultAttr(index, MegakernelDialect::getUsesValuesAttrName()));
+}
+
 ParseResult StepOp::parse(OpAsmParser &parser, OperationState &result) {
   auto buildType = [](Builder &builder, ArrayRef<Type> args, ArrayRef<Type> results,
                       function_interface_impl::VariadicFlag,
@@ -95,6 +116,19 @@ static LogicalResult verifyUpdate(StepOp step, unsigned result, DenseMap<unsigne
   return success();
 }
 
+static LogicalResult verifyUses(StepOp step, unsigned result) {
+  for (StringRef name : {MegakernelDialect::getUsesGradientsAttrName(), MegakernelDialect::getUsesValuesAttrName()}) {
+    Attribute given = step.getResultAttr(result, name);
+    auto indices = dyn_cast_or_null<DenseI64ArrayAttr>(given);
+    int64_t count = step.getNumArguments();
+    auto isArgument = [&](int64_t index) { return index >= 0 && index < count; };
+    if (given && (!indices || !llvm::all_of(indices.asArrayRef(), isArgument)))
+      return step.emitOpError() << "result " << result << " has '" << name << "' " << given
+                                << ", expected an array of argument indices (S6)";
+  }
+  return success();
+}
+
 static LogicalResult verifyResults(StepOp step) {
   DenseMap<unsigned, unsigned> updatedBy;
   for (unsigned i = 0, e = step.getNumResults(); i < e; ++i) {
@@ -110,6 +144,8 @@ static LogicalResult verifyResults(StepOp step) {
     if (*role != Role::NewState && step.getResultAttr(i, MegakernelDialect::getUpdatesAttrName()))
       return step.emitOpError() << "result " << i << " has 'megakernel.updates' and the role " << stringifyRole(*role)
                                 << ", expected only new_state results to have it (S4)";
+    if (failed(verifyUses(step, i)))
+      return failure();
     Attribute gradientOf = step.getResultAttr(i, MegakernelDialect::getGradientOfAttrName());
     if (!gradientOf)
       continue;

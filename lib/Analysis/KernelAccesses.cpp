@@ -71,7 +71,8 @@ void KernelAccesses::addCommit(CommitOp commit, unsigned epoch) {
 void KernelAccesses::add(Operation *op, Value buffer, bool isWrite, unsigned epoch, bool ownElementOnly) {
   if (ops.empty() || ops.back() != op)
     ops.push_back(op);
-  auto argument = dyn_cast<BlockArgument>(rootOfBuffer(buffer));
+  buffers.push_back(rootOfBuffer(buffer));
+  auto argument = dyn_cast<BlockArgument>(buffers.back());
   bool isInput = argument && !kernel.isOutput(argument.getArgNumber());
   accesses.push_back({rangeOf(buffer), isWrite, static_cast<unsigned>(ops.size() - 1), epoch, ownElementOnly,
                       /*wantsInitial=*/!isWrite && isInput});

@@ -19,6 +19,8 @@ bool readsOwnElementOnly(TileOp tile, unsigned index);
 /// Every access of a kernel in program order. An access's `op` is an index into `ops`.
 struct KernelAccesses {
   SmallVector<trainkernel::Access> accesses;
+  /// Of each access, the buffer or argument that it goes to.
+  SmallVector<Value> buffers;
   SmallVector<Operation *> ops;
 
   explicit KernelAccesses(KernelOp kernel);

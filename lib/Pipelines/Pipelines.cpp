@@ -16,6 +16,7 @@
 #include "lib/Transforms/ImportLinalg/ImportLinalg.h"
 #include "lib/Transforms/InlinePointwise/InlinePointwise.h"
 #include "lib/Transforms/InsertBarriers/InsertBarriers.h"
+#include "lib/Transforms/KeepRounding/KeepRounding.h"
 #include "lib/Transforms/NormalizeNumerics/NormalizeNumerics.h"
 #include "lib/Transforms/PlanBuffers/PlanBuffers.h"
 #include "lib/Transforms/PrefetchInputs/PrefetchInputs.h"
@@ -60,6 +61,10 @@ static void buildImport(OpPassManager &pm) {
   emulate.targetTypeStr = "f32";
   pm.addPass(arith::createArithEmulateUnsupportedFloats(emulate));
   pm.addPass(math::createMathExtendToSupportedTypes());
+  // Within one PyTorch op all is computed in float32 and rounded once: the conversions between fold here, while each
+  // body is still one op's.
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createTkKeepRounding());
   // Unit dimensions would keep a bias gradient's sum from meeting its update.
   pm.addPass(createLinalgFoldUnitExtentDimsPass());
   pm.addPass(createCanonicalizerPass());
@@ -86,9 +91,10 @@ static void buildFuse(OpPassManager &pm) {
 
 namespace {
 struct ScheduleOptions : PassPipelineOptions<ScheduleOptions> {
-  PassOptions::Option<std::string> target{*this, "target", llvm::cl::desc("cpu, sm_80 or sm_90a"),
+  PassOptions::Option<std::string> target{*this, "target", llvm::cl::desc("what to schedule for: cpu, sm_80 or sm_90a"),
                                           llvm::cl::init("sm_90a")};
-  PassOptions::Option<int64_t> grid{*this, "grid", llvm::cl::desc("CTAs of the kernel; 0: chosen"), llvm::cl::init(0)};
+  PassOptions::Option<int64_t> grid{*this, "grid", llvm::cl::desc("CTAs of the kernel; 0 lets the planner choose"),
+                                    llvm::cl::init(0)};
 };
 } // namespace
 
@@ -110,7 +116,8 @@ static void buildSchedule(OpPassManager &pm, const ScheduleOptions &options) {
 
 namespace {
 struct CudaOptions : PassPipelineOptions<CudaOptions> {
-  PassOptions::Option<std::string> arch{*this, "arch", llvm::cl::desc("sm_80 or sm_90a"), llvm::cl::init("sm_90a")};
+  PassOptions::Option<std::string> arch{*this, "arch", llvm::cl::desc("GPU architecture: sm_80 or sm_90a"),
+                                        llvm::cl::init("sm_90a")};
   PassOptions::Option<bool> profile{*this, "profile", llvm::cl::desc("record when phases and barriers end"),
                                     llvm::cl::init(false)};
 };
@@ -129,7 +136,6 @@ static void buildLowerToCuda(OpPassManager &pm, const CudaOptions &options) {
   pm.addPass(memref::createExpandStridedMetadataPass());
   pm.addPass(createLowerAffinePass());
   ConvertGpuOpsToNVVMOpsOptions toNVVM;
-  toNVVM.indexBitwidth = kernelIndexBits;
   toNVVM.useBarePtrCallConv = true;
   pm.addNestedPass<gpu::GPUModuleOp>(createConvertGpuOpsToNVVMOps(toNVVM));
   pm.addNestedPass<gpu::GPUModuleOp>(createConvertVectorToLLVMPass());
@@ -147,7 +153,8 @@ static void buildLowerToCuda(OpPassManager &pm, const CudaOptions &options) {
 
 namespace {
 struct CpuOptions : PassPipelineOptions<CpuOptions> {
-  PassOptions::Option<int64_t> vectorBits{*this, "vector-bits", llvm::cl::desc("256 or 512"), llvm::cl::init(512)};
+  PassOptions::Option<int64_t> vectorBits{
+      *this, "vector-bits", llvm::cl::desc("width of a vector register in bits: 256 or 512"), llvm::cl::init(512)};
 };
 } // namespace
 
@@ -181,13 +188,15 @@ static void buildLowerToCpu(OpPassManager &pm, const CpuOptions &options) {
 }
 
 void mlir::megakernel::registerPipelines() {
-  PassPipelineRegistration<>("tk-import", "from an annotated linalg function to a normalised megakernel.step",
+  PassPipelineRegistration<>("tk-import", "stage import: an annotated linalg function becomes a megakernel.step",
                              buildImport);
-  PassPipelineRegistration<>("tk-fuse", "from a normalised step to fused ops", buildFuse);
-  PassPipelineRegistration<ScheduleOptions>("tk-schedule", "from fused ops to the complete scheduled form",
-                                            buildSchedule);
-  PassPipelineRegistration<CudaOptions>("tk-lower-to-cuda", "from the scheduled form to a GPU module in NVVM",
+  PassPipelineRegistration<>("tk-fuse", "stage fuse: ops that are computed together become megakernel.fused",
+                             buildFuse);
+  PassPipelineRegistration<ScheduleOptions>(
+      "tk-schedule", "stage schedule: a fused step becomes a megakernel.kernel, placed, ordered and checked",
+      buildSchedule);
+  PassPipelineRegistration<CudaOptions>("tk-lower-to-cuda", "stage lower: a kernel becomes a GPU module in NVVM",
                                         buildLowerToCuda);
-  PassPipelineRegistration<CpuOptions>("tk-lower-to-cpu", "from the scheduled form to LLVM for the CPU",
+  PassPipelineRegistration<CpuOptions>("tk-lower-to-cpu", "stage lower: a kernel becomes a function in LLVM",
                                        buildLowerToCpu);
 }

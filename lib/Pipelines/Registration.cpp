@@ -14,6 +14,7 @@
 #include "lib/Transforms/ImportLinalg/ImportLinalg.h"
 #include "lib/Transforms/InlinePointwise/InlinePointwise.h"
 #include "lib/Transforms/InsertBarriers/InsertBarriers.h"
+#include "lib/Transforms/KeepRounding/KeepRounding.h"
 #include "lib/Transforms/NormalizeNumerics/NormalizeNumerics.h"
 #include "lib/Transforms/PlanBuffers/PlanBuffers.h"
 #include "lib/Transforms/PrefetchInputs/PrefetchInputs.h"
@@ -37,6 +38,7 @@ void mlir::megakernel::registerOwnPasses() {
   registerEmbedManifestPasses();
   registerImportLinalgPasses();
   registerNormalizeNumericsPasses();
+  registerKeepRoundingPasses();
   registerVerifyAutodiffPasses();
   registerInlinePointwisePasses();
   registerSchedulePhasesPasses();

@@ -257,6 +257,7 @@ class Manifest:
         out_tree: structure of the step's return value.
         parameters: names of the step's positional parameters, one for each child of ``in_tree``.
         kernel: how the kernel is launched.
+        roles: the roles of subtrees as the capture found them, for reports; opaque here.
         numerics, tools, source: provenance, for reports; opaque here.
     """
 
@@ -268,6 +269,7 @@ class Manifest:
     out_tree: TreeSpec
     parameters: tuple[str, ...]
     kernel: KernelSpec
+    roles: Mapping[str, Any] = field(default_factory=dict)
     numerics: Mapping[str, Any] = field(default_factory=dict)
     tools: Mapping[str, Any] = field(default_factory=dict)
     source: Mapping[str, Any] = field(default_factory=dict)
@@ -289,6 +291,7 @@ class Manifest:
             "out_tree": self.out_tree.to_json(),
             "parameters": list(self.parameters),
             "kernel": self.kernel.to_json(),
+            "roles": dict(self.roles),
             "numerics": dict(self.numerics),
             "tools": dict(self.tools),
             "source": dict(self.source),
@@ -325,6 +328,7 @@ class Manifest:
             out_tree=TreeSpec.from_json(reader.get("out_tree")),
             parameters=reader.texts("parameters"),
             kernel=KernelSpec.parse(reader.child("kernel")),
+            roles=reader.opaque("roles"),
             numerics=reader.opaque("numerics"),
             tools=reader.opaque("tools"),
             source=reader.opaque("source"),

@@ -255,7 +255,12 @@ def _children_like(spec: TreeSpec, tree: Any, path: str, types: NamedTupleTypes 
 
 def _mismatch(path: str, tree: Any, expected: str) -> ArgumentError:
     shown = repr(tree) if type(tree) in (bool, int, float, str) else f"a {type(tree).__name__}"
-    return ArgumentError(f"{path} is {'None' if tree is None else shown}", expected=expected)
+    hint = (
+        "make it an array, e.g. with torch.tensor or numpy.asarray"
+        if expected == "a tensor" and tree is not None
+        else None
+    )
+    return ArgumentError(f"{path} is {'None' if tree is None else shown}", expected=expected, hint=hint)
 
 
 def _listed(keys: Sequence[object]) -> str:

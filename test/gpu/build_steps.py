@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 
 import torch
 from gpu_steps import STEPS, GpuStep
+from large_steps import STEPS as LARGE_STEPS
 from step_files import (
     CHAIN,
     clone,
@@ -117,20 +118,32 @@ def build_step(name: str, step: GpuStep, folder: Path) -> dict[str, Any]:
     return entry
 
 
+def build_large_step(name: str, folder: Path) -> dict[str, Any]:
+    """Compile one large step for a GPU only; returns its entry of ``steps.json``."""
+    entry: dict[str, Any] = {"errors": {}, "seconds": {}}
+    step, args = LARGE_STEPS[name].step, LARGE_STEPS[name].make_args("meta")
+    made = _attempt(entry, "sm_90a", lambda: compile_step(capture(step, args), target="cuda", arch="sm_90a"))
+    if made is not None:
+        (folder / f"{name}.cubin").write_bytes(made.data)
+    return entry
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Build the steps that the command line names, or all."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="steps (default: all)")
     parser.add_argument("--output", type=Path, default=steps_folder(), help="folder (default: %(default)s)")
     given = parser.parse_args(arguments)
-    unknown = sorted(set(given.names) - set(STEPS))
+    known = [*STEPS, *LARGE_STEPS]
+    unknown = sorted(set(given.names) - set(known))
     if unknown:
-        parser.error(f"there is no step {unknown[0]!r}, expected some of {', '.join(STEPS)}")
+        parser.error(f"there is no step {unknown[0]!r}, expected some of {', '.join(known)}")
     given.output.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
     entries: dict[str, Any] = {}
-    for name in given.names or STEPS:
-        entries[name] = build_step(name, STEPS[name], given.output)
+    for name in given.names or known:
+        large = name in LARGE_STEPS
+        entries[name] = build_large_step(name, given.output) if large else build_step(name, STEPS[name], given.output)
         for part, error in entries[name]["errors"].items():
             print(f"{name} {part} {error}", flush=True)
     (given.output / "steps.json").write_text(json.dumps(entries, indent=1) + "\n")

@@ -34,11 +34,13 @@ class GpuStep:
         make: makes the step for a compute dtype.
         make_args: makes its arguments, the state first.
         compute: the dtype that is compiled.
+        exact: whether all results but the loss are made without a sum, so that they must have eager's bits.
     """
 
     make: Callable[[torch.dtype], Step]
     make_args: Callable[[], tuple[Any, ...]]
     compute: torch.dtype
+    exact: bool = False
 
 
 def descend(
@@ -126,6 +128,11 @@ _DESCENTS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]], to
     ),
     "scalars": (losses.scalars, lambda: ((torch.tensor(0.5), torch.tensor(-1.0)), *_xt(13, 7, 7)), F32),
     "sum_rows": (losses.sum_rows, lambda: (randn(127, 65, scale=0.1), randn(127, 65, seed=1), randn(65)), F32),
+    "sum_many_rows": (
+        losses.sum_rows,
+        lambda: (randn(50_021, 3), randn(50_021, 3, scale=0.004, seed=1), randn(3)),
+        F32,
+    ),
     "mean_columns": (losses.mean_columns, lambda: (randn(65, 127), randn(65, 127, seed=1), randn(65)), F32),
     "sum_middle": (losses.sum_middle, lambda: (randn(31, 1), randn(7, 31, 11), randn(7, 11)), F32),
     "mean_outer": (losses.mean_outer, lambda: (randn(7, 1), randn(5, 7, 33), randn(5, 7, 33, seed=1)), F32),
@@ -188,6 +195,11 @@ _MLPS: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
     "mlp_aligned": ((64, 128, 64, 32), BF16),
 }
 
+
+def _rounded_args(dtype: torch.dtype) -> tuple[Any, ...]:
+    return tuple(randn(20, 9, seed=i).to(dtype) for i in range(3))
+
+
 #: Steps with state of other kinds.
 _STATES: dict[str, GpuStep] = {
     "nested": GpuStep(states.momentum_descent, _nested_args, BF16),
@@ -216,6 +228,9 @@ _STATES: dict[str, GpuStep] = {
     ),
     "bf16_state": GpuStep(states.low_precision_state, partial(_narrow_args, BF16), BF16),
     "f16_state": GpuStep(states.low_precision_state, partial(_narrow_args, F16), F16),
+    "rounded_bf16": GpuStep(states.rounded, partial(_rounded_args, BF16), BF16, exact=True),
+    "rounded_f16": GpuStep(states.rounded, partial(_rounded_args, F16), F16, exact=True),
+    "rounded_f32": GpuStep(states.rounded, partial(_rounded_args, F32), F32, exact=True),
     "gradients": GpuStep(
         descend(losses.tied, returns_gradients=True),
         lambda: (randn(37, 29, scale=0.2), *_xt(13, 37, 37)),

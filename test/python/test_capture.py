@@ -235,17 +235,28 @@ def test_roles_paths_and_updates_are_attributes() -> None:
     captured = capture(step, args, name="train")
     head = re.sub(r' loc\("[^"]*":\d+:\d+\)', "", captured.mlir.split("{\n")[1])
     assert "func.func @train(" in captured.mlir
-    assert '%arg0: tensor<8x4xf32> {megakernel.path = "state.params[\'w\']", megakernel.role = "state"}' in head
-    assert '%arg2: tensor<6x8xf32> {megakernel.path = "x", megakernel.role = "batch"}' in head
-    assert 'tensor<f32> {megakernel.path = "out[0]", megakernel.role = "loss"}' in head
-    assert (
-        "tensor<8x4xf32> {megakernel.gradient_of = 0 : i64, megakernel.path = \"out[1]['w']\", "
-        'megakernel.role = "gradient"}' in head
-    )
-    assert (
-        'tensor<8x4xf32> {megakernel.path = "out[2].velocity[\'w\']", megakernel.role = "new_state", '
-        "megakernel.updates = 1 : i64}" in head
-    )
+    found = {
+        path: (kind, attributes)
+        for kind, attributes in re.findall(r"(tensor<[^>]*>) \{(.*?)\}", head)
+        for path in re.findall(r'megakernel\.path = "([^"]*)"', attributes)
+    }
+    for path, kind, *wanted in (
+        ("state.params['w']", "tensor<8x4xf32>", "megakernel.differentiated", 'role = "state"'),
+        ("x", "tensor<6x8xf32>", 'role = "batch"'),
+        ("out[0]", "tensor<f32>", 'role = "loss"', "uses_gradients = array<i64>"),
+        ("out[1]['w']", "tensor<8x4xf32>", 'role = "gradient"', "gradient_of = 0 : i64", "gradients = array<i64: 0>"),
+        (
+            "out[2].velocity['w']",
+            "tensor<8x4xf32>",
+            'role = "new_state"',
+            "updates = 1 : i64",
+            "uses_gradients = array<i64: 0>",
+            "uses_values = array<i64: 1>",
+        ),
+    ):
+        assert found[path][0] == kind
+        assert all(text in found[path][1] for text in wanted), found[path]
+    assert "differentiated" not in found["x"][1] + found["state.velocity['w']"][1]
 
 
 def test_the_manifest_describes_the_step() -> None:

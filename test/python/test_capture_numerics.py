@@ -54,7 +54,7 @@ def run(captured: CapturedStep, inputs: list[Any]) -> list[Any]:
 
 def outputs_of(function: Callable[..., Any], *inputs: Any) -> tuple[list[Any], list[Any]]:
     """The outputs of a function of tensors, captured and eager."""
-    roles = StepRoles(loss=None)
+    roles = StepRoles(loss=None, updates={})
     captured = capture(lambda *args: tuple(function(*args)), inputs, roles=roles)
     return run(captured, list(inputs)), list(function(*inputs))
 

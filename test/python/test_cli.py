@@ -577,7 +577,7 @@ def test_signals_end_it_while_the_file_runs(
 
 @needs_tools
 def test_the_starters_run_the_tools_under_their_names(folder: Path) -> None:
-    for name, said in (("tk_opt", "TrainKernel optimizer"), ("tk_translate", "TrainKernel translation")):
+    for name, said in (("tk_opt", "tk-opt: runs passes"), ("tk_translate", "tk-translate: writes the code")):
         program = f"from trainkernel.cli.shims import {name}; {name}()"
         command = [sys.executable, "-c", program, "--help"]
         done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)

@@ -15,7 +15,7 @@ import pytest
 
 from compile_support import FileStep, error_of, fake_tool, missing_tools, needs_tools
 from trainkernel.compiler import CompiledArtifact, compile_step
-from trainkernel.compiler.report import format_bytes, format_count, make_report
+from trainkernel.compiler.report import format_bytes, format_count, join_lines, make_report
 from trainkernel.compiler.stages import STAGE_NAMES, find_stage, stages_for, with_manifest
 from trainkernel.compiler.targets import check_residency, resolve_target
 from trainkernel.compiler.tools import find_tk_opt
@@ -125,6 +125,25 @@ def test_sizes_and_counts_are_for_people() -> None:
     assert [format_count(n) for n in (0, 999, 1500, 2_000_000, 10**16)] == ["0 ", "999 ", "1.5 k", "2.0 M", "10000.0 T"]
 
 
+def test_lines_are_listed_by_file() -> None:
+    assert join_lines(("a.py:7", "a.py:9", "b.py:3")) == "a.py:7,9\nb.py:3"
+    assert join_lines(("a.py:7", "a.py:9"), "a.py") == "7,9" and join_lines(()) == "-"
+
+
+@pytest.mark.parametrize(("columns", "width"), [("60", 100), ("110", 110), ("300", 120)])
+def test_the_report_fits_the_terminal_and_stays_readable(
+    columns: str, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    data = captured().manifest | {"target": {"kind": "cuda", "arch": "sm_90a"}}
+    op = {"kind": "contraction", "tiles": 16, "sizes": [64, 64, 256], "flops": 10**9, "bytes_read": 10**6}
+    ops = [op | {"lines": ["one_file.py:123", "another_file.py:4"], "makes": ["out[1]['parameters'][0][1]"]}]
+    data["kernel"] = {"symbol": "step", "schedule": [{"barrier_before": "cluster", "ops": ops}]}
+    table = str(make_report(Manifest.from_json(data))).split("\n\n")[1].splitlines()
+    assert width - 8 <= max(map(len, table)) <= width
+    assert all(any(part in line for line in table) for part in ("123", "one_fil", "64x64x256", "cluster", "1.0 G"))
+
+
 def test_a_strange_ledger_is_left_out_of_the_report() -> None:
     data = captured().manifest | {"target": {"kind": "cuda", "arch": "sm_90a"}}
     ledger = [
@@ -218,6 +237,7 @@ def test_the_report_says_what_was_decided(compiled: CompiledArtifact) -> None:
     assert len(report.phases) == sum(report.barriers.values()) + 1
     assert (report.registers is not None) == (compiled.target.kind == "cuda")
     assert json.loads(json.dumps(report.to_json()))["flops"] == report.flops
+    assert str(report) + "\n" == report.to_text()
     assert f"step for {compiled.target.kind} {compiled.target.arch}" in report.to_text()
 
 

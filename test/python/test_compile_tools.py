@@ -127,7 +127,7 @@ def test_a_diagnostic_without_a_location_is_still_the_users_error() -> None:
         (f"{USER}:1:1: error: failed to legalize operation 'x.y'\n", 1),
         (f"{USER}:1:1: error: operand #5 does not dominate this use\n", 1),
         (f"{USER}:1:1: error: internal error in the arena plan: overlap\n", 1),
-        (f"{USER}:1:1: error: writes what another access reads with no barrier between them, expected one\n", 1),
+        (f"{USER}:1:1: error: phase 0 writes output a while phase 0 reads input b, expected a barrier\n", 1),
         ("", 1),
         ("", -11),
     ],

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-import os
 import pickle
+import re
 import subprocess
 import sys
 import threading
@@ -138,6 +138,21 @@ def test_it_shows_what_it_takes_and_returns(mlp_step: trainkernel.CompiledTraini
     assert mlp_step.report().to_json()["target"] == "cpu"
 
 
+def test_the_report_names_the_users_lines_and_results(mlp_step: trainkernel.CompiledTrainingStep) -> None:
+    report = mlp_step.report()
+    source = Path(mlp.__code__.co_filename)
+    code = source.read_text().splitlines()
+    ops = [op for phase in report.phases for op in phase.ops]
+    named = {line for op in ops for line in op.lines}
+    assert named and all(line.startswith(f"{source.name}:") for line in named)
+    assert any("addmm" in code[int(line.rpartition(":")[2]) - 1] for line in named), "the line of a matrix product"
+    assert sorted(path for op in ops for path in op.makes) == sorted(spec.name for spec in mlp_step.outputs)
+    text = report.to_text(120)
+    assert f"lines are of {source.name}" in text and all(spec.name in text for spec in mlp_step.outputs)
+    assert next(iter(report.seconds)) == "capture"
+    assert f"time       {sum(report.seconds.values()):.2f} s: capture {report.seconds['capture']:.2f}, " in text
+
+
 def test_wrong_arguments_are_refused_by_name(mlp_step: trainkernel.CompiledTrainingStep) -> None:
     state, x, t = mlp_args(8, 16, 24)
     assert "argument x has shape" in str(error_of(ArgumentError, lambda: mlp_step(state, x[:4], t)))
@@ -221,25 +236,23 @@ def test_paths_of_another_type_are_named(mlp_step: trainkernel.CompiledTrainingS
         assert f"path is {path!r}" in str(error_of(TypeError, lambda w=wrong: mlp_step.save(w)))  # type: ignore[misc]
 
 
-@pytest.mark.parametrize(("module", "package"), [("torch", "torch"), ("torch_mlir", "torch-mlir")])
-def test_a_missing_package_is_named_with_what_to_install(module: str, package: str) -> None:
-    # A name that is None in sys.modules cannot be imported.
-    program = (
-        f"import sys; sys.modules['{module}'] = None\n"
-        "import numpy, trainkernel\n"
-        "def step(w, x): return w, w\n"
-        "try: trainkernel.compile_training(step, (numpy.ones(3), numpy.ones(3)), target='cpu')\n"
-        "except trainkernel.CompileError as error: print(error)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=dict(os.environ)
-    )
-    assert done.stdout.startswith(f"the package {package} is not installed")
-    assert "pip install 'trainkernel[compile]'" in done.stdout
-
-
 def test_verbose_writes_stages_and_a_report_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     trainkernel.compile_training(mlp(torch.float32), mlp_args(4, 8, 8), name="train", verbose=True, arch="x86-64-v2")
     out, err = capsys.readouterr()
     assert out == ""
     assert "trainkernel: capture" in err and "train for cpu x86-64-v2" in err
+
+
+@pytest.mark.parametrize(("package", "title"), [("torch", "PyTorch is"), ("torch_mlir", "torch-mlir, .* is")])
+def test_a_missing_package_names_the_extra(package: str, title: str) -> None:
+    program = f"""
+import sys
+sys.modules[{package!r}] = None
+import numpy, trainkernel
+try:
+    trainkernel.compile_training(lambda w: (w.sum(), w), (numpy.ones(4, numpy.float32),))
+except trainkernel.CompileError as error:
+    sys.exit(str(error))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert re.match(rf"{title} not installed, expected .*\n  help: pip install 'trainkernel\[compile\]'", done.stderr)

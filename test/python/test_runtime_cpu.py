@@ -174,7 +174,20 @@ BAD_ARGUMENTS: list[tuple[str, Callable[[], tuple[Any, ...]], str]] = [
     ("masked", lambda: changed(x=np.ma.ones((N, N), np.float32)), "argument x is a numpy MaskedArray"),
     ("scalar", lambda: changed(x=np.float32(1)), "argument x is a numpy float32"),
     ("foreign", lambda: changed(x=object()), "argument x is a object, expected a tensor"),
-    ("number", lambda: changed(x=1.0), "argument x is 1.0, expected a tensor"),
+    ("number", lambda: changed(x=1.0), r"argument x is 1.0, expected a tensor\n  help: make it an array"),
+    ("list", lambda: changed(x=[1.0]), r"argument x is a list, expected a tensor\n  help: make it an array"),
+    (
+        "byte order",
+        lambda: changed(x=np.ones((N, N), ">f4")),
+        r"x has dtype >f4, expected float32\n  help: its bytes .*newbyteorder",
+    ),
+    (
+        "record",
+        lambda: changed(x=np.ones((N, N), [("a", "f4")])),
+        r"x has dtype \|V4, expected float32\n  help: convert",
+    ),
+    ("half", lambda: changed(x=np.ones((N, N), np.float16)), r"astype\('float32'\).*; or compile the step for float16"),
+    ("double", lambda: changed(x=np.ones((N, N))), r"x has dtype float64, expected float32\n.*'float32'\) in [^;]*$"),
     ("none", lambda: changed(w=None), r"argument state\['w'\] is None, expected a tensor"),
     ("missing", lambda: changed()[:2], "step got 2 arguments, expected 3: state, x, n"),
     ("too many", lambda: (*changed(), 1), "step got 4 arguments"),
@@ -194,6 +207,27 @@ def test_an_argument_that_does_not_fit_is_refused_by_name(step2: LoadedStep, mak
         step2(*make())
     with pytest.raises(ArgumentError, match=message):
         load(Path(step2._path))(*make())
+
+
+def test_keyword_arguments_are_refused_by_name(step2: LoadedStep) -> None:
+    state, x = example()
+    message = r"step got the keyword arguments x, n, expected donate or stream\n  help: .*step\(state, x, n\)"
+    with pytest.raises(ArgumentError, match=message):
+        step2(state, x=x, n=3)
+
+
+def test_donation_is_to_autograd_what_an_optimizers_update_is(step2: LoadedStep) -> None:
+    state, x = example()
+    before = state["w"].requires_grad_()
+    assert not step2(state, x, 3)[1]["new"]["w"].requires_grad, "a new state has no history"
+    saved = (before * before).sum()
+    with torch.no_grad():
+        expected = before - 1
+    result = step2(state, x, 3, donate=True)[1]["new"]["w"]
+    assert result is before and before.requires_grad and before.is_leaf
+    assert torch.equal(before, expected)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        saved.backward()
 
 
 def test_a_call_inside_a_functional_transform_is_refused(step2: LoadedStep) -> None:

@@ -16,11 +16,23 @@
 
 using namespace mlir;
 
+static const char *const overview = R"(tk-opt: runs passes and pipelines over megakernel IR
+
+The stages of a compilation are pipelines, here in their order; docs/pipelines.md says what each leaves:
+  --tk-import         annotated linalg function -> megakernel.step (the graph form)
+  --tk-fuse           ops that are computed together -> megakernel.fused
+  --tk-schedule       megakernel.step -> megakernel.kernel (the scheduled form)
+  --tk-lower-to-cuda  megakernel.kernel -> GPU module in NVVM, or
+  --tk-lower-to-cpu   megakernel.kernel -> LLVM
+Several at once, with options: --pass-pipeline='builtin.module(tk-import,tk-fuse,tk-schedule{target=cpu})'
+docs/passes.md describes the passes, whose names begin with tk- and convert-megakernel-to-.
+)";
+
 static LogicalResult runOpt(int argc, char **argv) {
   DialectRegistry registry;
   megakernel::registerDialects(registry);
   megakernel::registerPasses();
-  return MlirOptMain(argc, argv, "TrainKernel optimizer driver\n", registry);
+  return MlirOptMain(argc, argv, overview, registry);
 }
 
 static LogicalResult runTranslate(int argc, char **argv) {
@@ -30,7 +42,8 @@ static LogicalResult runTranslate(int argc, char **argv) {
   LLVMInitializeNVPTXAsmPrinter();
   megakernel::registerToPTX();
   megakernel::registerToObject();
-  return mlirTranslateMain(argc, argv, "TrainKernel translation driver\n");
+  return mlirTranslateMain(
+      argc, argv, "tk-translate: writes the code of lowered IR, --tk-to-ptx for a GPU, --tk-to-object for a CPU\n");
 }
 
 static LogicalResult runLspServer(int argc, char **argv) {
@@ -44,9 +57,9 @@ int main(int argc, char **argv) {
   StringRef tool = llvm::sys::path::filename(argv[0]);
   bool isNamed = argc > 1 && StringRef(argv[1]).starts_with("--tool=");
   if (isNamed) {
-    // --help shows the name.
+    tool = StringRef(argv[1]).substr(7);
+    // The name that --help and errors show.
     argv[1] += 7;
-    tool = argv[1];
     --argc;
     ++argv;
   }

@@ -3,6 +3,7 @@
 #include "lib/Conversion/Common/Describe.h"
 
 #include "lib/Analysis/KernelAccesses.h"
+#include "lib/Analysis/SourceLines.h"
 #include "lib/Analysis/TileGeometry.h"
 #include "llvm/Support/JSON.h"
 
@@ -34,13 +35,29 @@ static int64_t bytesOf(OperandRange buffers) {
   return bytes;
 }
 
-static json::Object describeTile(TileOp tile) {
+// The results of the step that a tile op writes, by their paths.
+static json::Array resultsOf(KernelOp kernel, TileOp tile) {
+  json::Array paths;
+  for (Value output : tile.getOutputs())
+    if (auto argument = dyn_cast<BlockArgument>(rootOfBuffer(output)))
+      if (auto path =
+              kernel.getArgAttrOfType<StringAttr>(argument.getArgNumber(), MegakernelDialect::getPathAttrName()))
+        paths.push_back(path.getValue());
+  return paths;
+}
+
+static json::Object describeTile(KernelOp kernel, TileOp tile) {
   TileGeometry domain(tile);
   StringRef kind = !domain.region.reduction ? "pointwise" : domain.region.isContraction() ? "contraction" : "reduction";
   json::Array sizes;
   for (int64_t size : tile.getSizes())
     sizes.push_back(size);
+  json::Array lines;
+  for (std::string &line : sourceLines(tile.getLoc()))
+    lines.push_back(std::move(line));
   return json::Object{{"kind", kind},
+                      {"lines", std::move(lines)},
+                      {"makes", resultsOf(kernel, tile)},
                       {"tiles", domain.numTiles},
                       {"sizes", std::move(sizes)},
                       {"flops", countFlops(tile)},
@@ -59,7 +76,7 @@ static json::Array describeSchedule(KernelOp kernel) {
       continue;
     json::Array tiles;
     for (auto tile : phase.getBody().front().getOps<TileOp>())
-      tiles.push_back(describeTile(tile));
+      tiles.push_back(describeTile(kernel, tile));
     schedule.push_back(json::Object{{"barrier_before", std::move(barrier)}, {"ops", std::move(tiles)}});
     barrier = nullptr;
   }

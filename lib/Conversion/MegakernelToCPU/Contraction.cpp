@@ -126,14 +126,11 @@ private:
 
   VectorType vectorType() { return VectorType::get(context.lanes, builder.getF32Type()); }
 
+  // Each chunk has sums of its own, so that no value goes through a chain of additions as long as the reduction.
   void multiplyBlock(Value chunk, LoopRange depth, Value row, Value column) {
-    SmallVector<Value> initial;
     Value zero = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(vectorType()));
     Value isFirst = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, chunk, math.constant(0));
-    forEachVectorOfBlock(row, column, [&](int64_t, Value r, Value c) {
-      Value sum = loops.numChunks == 1 ? zero : loadVector(sums, r, c);
-      initial.push_back(loops.numChunks == 1 ? zero : arith::SelectOp::create(builder, loc, isFirst, zero, sum));
-    });
+    SmallVector<Value> initial(blockRows * blockVectors, zero);
     auto loop = scf::ForOp::create(builder, loc, math.constant(0), depth.end, math.constant(1), initial);
     {
       OpBuilder::InsertionGuard guard(builder);
@@ -141,7 +138,12 @@ private:
       scf::YieldOp::create(builder, loc, multiplyAdd(loop.getInductionVar(), row, column, loop.getRegionIterArgs()));
     }
     forEachVectorOfBlock(row, column, [&](int64_t index, Value r, Value c) {
-      vector::StoreOp::create(builder, loc, loop.getResult(index), sums, ValueRange{r, c}, /*nontemporal=*/false,
+      Value sum = loop.getResult(index);
+      if (loops.numChunks > 1) {
+        Value before = arith::SelectOp::create(builder, loc, isFirst, zero, loadVector(sums, r, c));
+        sum = arith::AddFOp::create(builder, loc, before, sum);
+      }
+      vector::StoreOp::create(builder, loc, sum, sums, ValueRange{r, c}, /*nontemporal=*/false,
                               llvm::MaybeAlign(context.lanes * 4));
     });
   }

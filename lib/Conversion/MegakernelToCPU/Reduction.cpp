@@ -7,6 +7,7 @@
 
 #include "lib/Conversion/MegakernelToCPU/WorkerContext.h"
 
+#include "lib/Conversion/Common/CarriedLoop.h"
 #include "lib/Conversion/Common/Combiner.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -81,7 +82,7 @@ private:
 
   // Loops over the reduction dimensions from `dim` inwards, carrying the accumulators.
   FailureOr<SmallVector<Value>> reduce(ArrayRef<LaneIndex> outputs, int64_t lanes, size_t dim,
-                                       ArrayRef<LaneIndex> reduced, SmallVector<Value> accumulators) {
+                                       ArrayRef<LaneIndex> reduced, ValueRange accumulators) {
     if (dim == domain.region.reductionShape.size())
       return step(outputs, lanes, reduced, accumulators);
     int64_t extent = domain.region.reductionShape[dim], first = 0, stepSize = 1;
@@ -93,22 +94,42 @@ private:
     } else if (isInnermost && restOfInner > 1) {
       first = extent / restOfInner * restOfInner;
     }
-    auto loop = scf::ForOp::create(builder, loc, math.constant(first), math.constant(extent), math.constant(stepSize),
-                                   accumulators);
-    OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(loop.getBody());
-    SmallVector<LaneIndex> next(reduced);
-    next.push_back({loop.getInductionVar(), isVector ? 1 : 0, isVector ? stepSize : 1});
-    FailureOr<SmallVector<Value>> inner =
-        reduce(outputs, lanes, dim + 1, next, SmallVector<Value>(loop.getRegionIterArgs()));
-    if (failed(inner))
-      return failure();
-    scf::YieldOp::create(builder, loc, *inner);
-    return SmallVector<Value>(loop.getResults());
+    auto reduceAt = [&](Value index, ValueRange carried) {
+      SmallVector<LaneIndex> next(reduced);
+      next.push_back({index, isVector ? 1 : 0, isVector ? stepSize : 1});
+      return reduce(outputs, lanes, dim + 1, next, carried);
+    };
+    return reduceBlocks({first, extent, stepSize}, lanes, accumulators, reduceAt);
+  }
+
+  struct Extent {
+    int64_t first, end, step;
+  };
+
+  // Sums of sums: the rounding error grows with the length of a chain of additions.
+  FailureOr<SmallVector<Value>> reduceBlocks(Extent all, int64_t lanes, ValueRange accumulators, CarriedBody body) {
+    int64_t count = llvm::divideCeil(all.end - all.first, all.step), block = accumulationBlock(count);
+    auto addBlock = [&](Value number, int64_t length, ValueRange carried) -> FailureOr<SmallVector<Value>> {
+      Value start = math.add(math.mul(number, block * all.step), all.first);
+      CarriedRange range{start, math.add(start, length * all.step), all.step};
+      FailureOr<SmallVector<Value>> sums =
+          carryThrough(builder, loc, range, combiners.initial(builder, loc, lanes), body);
+      if (failed(sums))
+        return failure();
+      for (auto [index, sum] : llvm::enumerate(*sums))
+        sum = combiners.combine(builder, loc, index, carried[index], sum);
+      return sums;
+    };
+    FailureOr<SmallVector<Value>> totals =
+        carryThrough(builder, loc, count / block, accumulators,
+                     [&](Value number, ValueRange carried) { return addBlock(number, block, carried); });
+    if (failed(totals) || count % block == 0)
+      return totals;
+    return addBlock(math.constant(count / block), count % block, *totals);
   }
 
   FailureOr<SmallVector<Value>> step(ArrayRef<LaneIndex> outputs, int64_t lanes, ArrayRef<LaneIndex> reduced,
-                                     ArrayRef<Value> accumulators) {
+                                     ValueRange accumulators) {
     SmallVector<LaneIndex> loops(op.getNumLoops());
     for (auto [loop, index] : llvm::zip(domain.region.parallelLoops, outputs))
       loops[loop] = index;

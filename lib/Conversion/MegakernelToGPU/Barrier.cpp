@@ -1,7 +1,6 @@
 //===- Barrier.cpp - barriers by scope ------------------------------------===//
 
 #include "lib/Conversion/MegakernelToGPU/CtaContext.h"
-#include "lib/Conversion/MegakernelToGPU/MegakernelToGPU.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -25,14 +24,15 @@ GRID_WAIT_${:uid}:
   @waiting bra GRID_WAIT_${:uid};
 })";
 
-// The pointer of a buffer in global memory. An index would not do: indices have 32 bits in the kernel. The cast is to
-// what buffers of one dimension become when they are lowered, and folds with that.
-static Value pointerTo(OpBuilder &builder, Location loc, Value buffer) {
+// The workspace's pointer. An index would not do: it may have 32 bits in the kernel. The cast is to what buffers of one
+// dimension become when they are lowered, and folds with that.
+static Value workspacePointer(const CtaContext &cta, Location loc) {
+  OpBuilder &builder = cta.builder;
   MLIRContext *context = builder.getContext();
-  Type pointer = LLVM::LLVMPointerType::get(context), index = IntegerType::get(context, kernelIndexBits);
+  Type pointer = LLVM::LLVMPointerType::get(context), index = IntegerType::get(context, cta.indexBits);
   Type indices = LLVM::LLVMArrayType::get(index, 1);
   auto descriptor = LLVM::LLVMStructType::getLiteral(context, {pointer, pointer, index, indices, indices});
-  Value lowered = UnrealizedConversionCastOp::create(builder, loc, descriptor, buffer).getResult(0);
+  Value lowered = UnrealizedConversionCastOp::create(builder, loc, descriptor, cta.workspace).getResult(0);
   return LLVM::ExtractValueOp::create(builder, loc, lowered, 1);
 }
 
@@ -63,14 +63,14 @@ static LogicalResult emitGridBarrier(const CtaContext &context, Location loc, fu
     Value isCta0 = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, context.cta, zero);
     Value amount =
         arith::SelectOp::create(builder, loc, isCta0, constant((int64_t(1) << 31) - (context.grid - 1)), constant(1));
-    Value counter = pointerTo(builder, loc, context.workspace);
+    Value counter = workspacePointer(context, loc);
     scf::YieldOp::create(builder, loc,
                          emitAsm(builder, loc, i32, {counter, amount}, gridArrive, "=r,l,r,~{memory}").getResults());
   }
   if (failed(between()))
     return failure();
   LogicalResult waited = context.when(loc, isFirst, [&] {
-    Value counter = pointerTo(builder, loc, context.workspace);
+    Value counter = workspacePointer(context, loc);
     emitAsm(builder, loc, TypeRange(), {counter, arrival.getResult(0)}, gridWait, "l,r,~{memory}");
     return success();
   });

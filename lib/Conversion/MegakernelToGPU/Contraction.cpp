@@ -2,6 +2,7 @@
 
 #include "lib/Conversion/MegakernelToGPU/Contraction.h"
 
+#include "lib/Conversion/Common/CarriedLoop.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Matchers.h"
@@ -71,18 +72,23 @@ private:
     return plan.layout.groups == 1 ? std::move(unit) : createPartialSums(context, plan, std::move(unit));
   }
 
+  // Where a chain of additions would be long, each chunk has sums of its own: the rounding error grows with the length.
   FailureOr<SmallVector<Value>> multiplyChunks(ArrayRef<LaneIndex> origin) {
-    if (plan.numChunks == 1)
-      return multiplyChunk(origin, math.constant(0), initial);
-    auto loop =
-        scf::ForOp::create(builder, loc, math.constant(0), math.constant(plan.numChunks), math.constant(1), initial);
-    OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(loop.getBody());
-    FailureOr<SmallVector<Value>> next = multiplyChunk(origin, loop.getInductionVar(), loop.getRegionIterArgs());
-    if (failed(next))
-      return failure();
-    scf::YieldOp::create(builder, loc, *next);
-    return SmallVector<Value>(loop.getResults());
+    constexpr int64_t longChain = 512;
+    int64_t additions = plan.numChunks * plan.sizeOf(plan.kLoop) / (unit->depth() * plan.layout.groups);
+    if (plan.numChunks == 1 || additions <= longChain)
+      return carryThrough(builder, loc, plan.numChunks, initial, [&](Value chunk, ValueRange accumulators) {
+        return multiplyChunk(origin, chunk, accumulators);
+      });
+    auto addChunk = [&](Value chunk, ValueRange totals) -> FailureOr<SmallVector<Value>> {
+      FailureOr<SmallVector<Value>> sums = multiplyChunk(origin, chunk, initial);
+      if (failed(sums))
+        return failure();
+      for (auto [sum, total] : llvm::zip(*sums, totals))
+        sum = arith::AddFOp::create(builder, loc, total, sum);
+      return sums;
+    };
+    return carryThrough(builder, loc, plan.numChunks, initial, addChunk);
   }
 
   FailureOr<SmallVector<Value>> multiplyChunk(ArrayRef<LaneIndex> origin, Value chunk, ValueRange accumulators) {

@@ -32,6 +32,8 @@ public:
   /// After the last product, with all threads: makes the results available.
   virtual LogicalResult meet(ValueRange accumulators) { return success(); }
   virtual int64_t lanes() const = 0;
+  /// How many products one addition to an accumulator takes in.
+  virtual int64_t depth() const = 0;
 };
 
 /// Adds up what the groups of threads have in their accumulators and deals the sums out to all threads. Its

@@ -15,6 +15,8 @@ struct CtaContext {
   int64_t threads, grid;
   /// Barrier state and arena in global memory; scratch of the CTA in shared memory (bytes).
   Value workspace, shared;
+  /// Width of an index once it is lowered.
+  unsigned indexBits;
 
   IndexMath math(Location loc) const { return IndexMath(builder, loc); }
   /// A typed view of the CTA's shared memory, `byteOffset` bytes in.

@@ -35,6 +35,7 @@ public:
   }
 
   int64_t lanes() const override { return plan.extentOf(plan.nLoop) % 2 == 0 ? 2 : 1; }
+  int64_t depth() const override { return 16; }
 
   SmallVector<Value> initialAccumulators() override {
     // Also computes where this warp works, ahead of the loop over chunks.

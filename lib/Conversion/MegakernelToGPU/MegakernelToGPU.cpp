@@ -5,6 +5,7 @@
 #include "lib/Conversion/Common/Describe.h"
 #include "lib/Conversion/MegakernelToGPU/CtaContext.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/DLTI/DLTI.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -73,6 +74,7 @@ private:
     return profile ? 1 + llvm::count_if(kernel.getBody().front(), isEvent) : 0;
   }
   int64_t workspaceBytes() { return profileOffset() + numEvents() * kernel.getGrid() * 8; }
+  unsigned indexBits();
   void createFunction();
   LogicalResult lower(Operation &op);
   void open(PhaseOp phase);
@@ -90,9 +92,21 @@ private:
 };
 } // namespace
 
+// Wide indices double the integer work, so only a kernel that needs them has them. An index counts elements of an
+// argument or bytes of the workspace.
+unsigned KernelLowering::indexBits() {
+  int64_t largest = workspaceBytes();
+  for (Type type : kernel.getArgumentTypes())
+    largest = std::max(largest, cast<MemRefType>(type).getNumElements());
+  return largest <= std::numeric_limits<int32_t>::max() ? 32 : 64;
+}
+
 void KernelLowering::createFunction() {
   Location loc = kernel.getLoc();
   auto module = gpu::GPUModuleOp::create(builder, loc, (kernel.getSymName() + "_module").str());
+  unsigned bits = indexBits();
+  auto width = DataLayoutEntryAttr::get(builder.getIndexType(), builder.getI32IntegerAttr(bits));
+  module->setAttr(DLTIDialect::kDataLayoutAttrName, DataLayoutSpecAttr::get(builder.getContext(), {width}));
   builder.setInsertionPointToStart(&module.getBodyRegion().front());
   SmallVector<Type> types;
   for (Type type : kernel.getArgumentTypes())
@@ -115,7 +129,7 @@ void KernelLowering::createFunction() {
   Value cta = gpu::BlockIdOp::create(builder, loc, gpu::Dimension::x, builder.getIndexAttr(kernel.getGrid()));
   Value shared = gpu::DynamicSharedMemoryOp::create(builder, loc, sharedType);
   context.emplace(CtaContext{builder, thread, cta, threads, static_cast<int64_t>(kernel.getGrid()),
-                             entry.getArguments().back(), shared});
+                             entry.getArguments().back(), shared, bits});
 }
 
 LogicalResult KernelLowering::lower(Operation &op) {

@@ -8,6 +8,9 @@ def ConvertMegakernelToGPU : Pass<"convert-megakernel-to-gpu", "::mlir::ModuleOp
     the tiles of a CTA; contractions of bfloat16 or float16 use mma.sync with ldmatrix, contractions of float32
     true float32 multiply-adds; everything else is one element, or a vector of elements, per thread.
 
+    The module's data layout says how wide an index is: 32 bits, or 64 where an argument has 2^31 elements or the
+    workspace 2^31 bytes.
+
     With `profile`, the first thread of each CTA writes the time (`globaltimer`, ns) at which the CTA starts and at
     which each phase and each barrier ends, to the end of the workspace: one row of 64-bit numbers per event, one
     column per CTA.
@@ -16,6 +19,6 @@ def ConvertMegakernelToGPU : Pass<"convert-megakernel-to-gpu", "::mlir::ModuleOp
   }];
   let options = [Option<"profile", "profile", "bool", "false", "record when phases and barriers end">];
   let dependentDialects = ["::mlir::gpu::GPUDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect",
-                           "::mlir::memref::MemRefDialect",
+                           "::mlir::memref::MemRefDialect", "::mlir::DLTIDialect",
                            "::mlir::NVVM::NVVMDialect", "::mlir::LLVM::LLVMDialect"];
 }

@@ -28,6 +28,7 @@ public:
   }
   Value group() override { return unit->group(); }
   int64_t lanes() const override { return perRun; }
+  int64_t depth() const override { return unit->depth(); }
 
   // Runs are dealt out along n, so that neighbouring threads touch neighbouring memory in the epilogue.
   SmallVector<std::pair<Value, Value>> resultPlaces() override {

@@ -7,6 +7,7 @@
 
 #include "lib/Conversion/MegakernelToGPU/CtaContext.h"
 
+#include "lib/Conversion/Common/CarriedLoop.h"
 #include "lib/Conversion/Common/Combiner.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -27,6 +28,8 @@ public:
 
 private:
   void splitThreads();
+  FailureOr<SmallVector<Value>> reduceRounds(ArrayRef<LaneIndex> outputs, Value first, int64_t count);
+  FailureOr<SmallVector<Value>> reduceAllRounds(ArrayRef<LaneIndex> outputs, int64_t rounds);
   FailureOr<SmallVector<Value>> reduceOwnPart(ArrayRef<LaneIndex> outputs);
   SmallVector<Value> combineParts(ValueRange partials);
   FailureOr<SmallVector<Value>> accumulate(ArrayRef<LaneIndex> outputs, Value item, ValueRange accumulators);
@@ -43,8 +46,8 @@ private:
   Combiners combiners;
   /// `lanes` elements are read at a time where they lie side by side.
   int64_t reducedElements = 1, outputsPerTile = 1, lanes = 1;
-  /// Threads per output, and this thread's output and part.
-  int64_t parts = 1;
+  /// Threads per output, and this thread's output and part. Each part has several sets of accumulators.
+  int64_t parts = 1, sets = 1;
   Value output, part;
   SmallVector<int64_t> scratchShape;
 };
@@ -104,36 +107,76 @@ FailureOr<SmallVector<Value>> ReductionEmitter::accumulate(ArrayRef<LaneIndex> o
   return next;
 }
 
-FailureOr<SmallVector<Value>> ReductionEmitter::reduceOwnPart(ArrayRef<LaneIndex> outputs) {
-  int64_t items = reducedElements / lanes, sets = 8;
-  // Several loads in flight, each with accumulators of its own; as many as divide the work evenly.
-  while (sets > 1 && items % (sets * parts) != 0)
-    sets /= 2;
+// Runs over `count` rounds from round `first` on; in each the parts take an item for each set of accumulators. Returns
+// the partial results of the sets.
+FailureOr<SmallVector<Value>> ReductionEmitter::reduceRounds(ArrayRef<LaneIndex> outputs, Value first, int64_t count) {
   SmallVector<Value> initial;
   for (int64_t set = 0; set < sets; ++set)
     llvm::append_range(initial, combiners.initial(builder, loc, lanes));
-  auto loop = scf::ForOp::create(builder, loc, part, math.constant(items), math.constant(parts * sets), initial);
-  {
-    OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(loop.getBody());
-    SmallVector<Value> next;
-    for (int64_t set = 0; set < sets; ++set) {
-      Value item = math.add(loop.getInductionVar(), set * parts);
-      auto own = loop.getRegionIterArgs().slice(set * combiners.size(), combiners.size());
-      FailureOr<SmallVector<Value>> added = accumulate(outputs, item, SmallVector<Value>(own));
-      if (failed(added))
-        return failure();
-      llvm::append_range(next, *added);
-    }
-    scf::YieldOp::create(builder, loc, next);
+  return carryThrough(builder, loc, count, initial,
+                      [&](Value round, ValueRange carried) -> FailureOr<SmallVector<Value>> {
+                        Value start = math.add(math.mul(math.add(first, round), parts * sets), part);
+                        SmallVector<Value> next;
+                        for (int64_t set = 0; set < sets; ++set) {
+                          auto own = carried.slice(set * combiners.size(), combiners.size());
+                          FailureOr<SmallVector<Value>> added = accumulate(outputs, math.add(start, set * parts), own);
+                          if (failed(added))
+                            return failure();
+                          llvm::append_range(next, *added);
+                        }
+                        return next;
+                      });
+}
+
+// Sums of sums: the rounding error grows with the length of a chain of additions.
+FailureOr<SmallVector<Value>> ReductionEmitter::reduceAllRounds(ArrayRef<LaneIndex> outputs, int64_t rounds) {
+  int64_t block = accumulationBlock(rounds), rest = rounds % block;
+  if (rounds == block)
+    return reduceRounds(outputs, math.constant(0), rounds);
+  auto addBlock = [&](Value first, int64_t count, ValueRange carried) -> FailureOr<SmallVector<Value>> {
+    FailureOr<SmallVector<Value>> sums = reduceRounds(outputs, first, count);
+    if (failed(sums))
+      return failure();
+    for (auto [index, sum] : llvm::enumerate(*sums))
+      sum = combiners.combine(builder, loc, index % combiners.size(), carried[index], sum);
+    return sums;
+  };
+  SmallVector<Value> initial;
+  for (int64_t set = 0; set < sets; ++set)
+    llvm::append_range(initial, combiners.initial(builder, loc, lanes));
+  FailureOr<SmallVector<Value>> totals =
+      carryThrough(builder, loc, rounds / block, initial,
+                   [&](Value number, ValueRange carried) { return addBlock(math.mul(number, block), block, carried); });
+  if (failed(totals) || rest == 0)
+    return totals;
+  return addBlock(math.constant(rounds - rest), rest, *totals);
+}
+
+FailureOr<SmallVector<Value>> ReductionEmitter::reduceOwnPart(ArrayRef<LaneIndex> outputs) {
+  int64_t items = reducedElements / lanes;
+  // Several loads in flight, each with accumulators of its own.
+  sets = 8;
+  while (sets > 1 && sets * parts > items)
+    sets /= 2;
+  int64_t rounds = items / (sets * parts), done = rounds * sets * parts;
+  FailureOr<SmallVector<Value>> partials = reduceAllRounds(outputs, rounds);
+  if (failed(partials))
+    return failure();
+  SmallVector<Value> totals(ArrayRef<Value>(*partials).take_front(combiners.size()));
+  for (auto [index, partial] : llvm::drop_begin(llvm::enumerate(*partials), combiners.size())) {
+    Value &total = totals[index % combiners.size()];
+    total = combiners.combine(builder, loc, index % combiners.size(), total, partial);
   }
-  SmallVector<Value> totals;
-  for (unsigned index = 0; index < combiners.size(); ++index) {
-    Value total = loop.getResult(index);
-    for (int64_t set = 1; set < sets; ++set)
-      total = combiners.combine(builder, loc, index, total, loop.getResult(set * combiners.size() + index));
-    totals.push_back(combiners.combineLanes(builder, loc, index, total));
+  if (done < items) {
+    FailureOr<SmallVector<Value>> all =
+        carryThrough(builder, loc, {math.add(part, done), math.constant(items), parts}, totals,
+                     [&](Value item, ValueRange carried) { return accumulate(outputs, item, carried); });
+    if (failed(all))
+      return failure();
+    totals = *all;
   }
+  for (auto [index, total] : llvm::enumerate(totals))
+    total = combiners.combineLanes(builder, loc, index, total);
   return totals;
 }
 

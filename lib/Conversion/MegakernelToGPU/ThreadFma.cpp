@@ -26,6 +26,7 @@ public:
   Value hasResults(size_t) override { return isActive; }
   Value group() override { return threadGroup; }
 
+  int64_t depth() const override { return 1; }
   int64_t lanes() const override {
     return isSpread(plan.b) ? 1 : commonPowerOfTwo(perThreadN, {plan.extentOf(plan.nLoop)});
   }

@@ -13,7 +13,8 @@ def TkCheckSchedule : Pass<"tk-check-schedule", "::mlir::megakernel::KernelOp"> 
       come: cta scope only in a grid of one, cluster scope only where the grid is one cluster;
     * every buffer has a place and every commit is resolved.
 
-    Changes nothing. Fails with notes on both accesses. A schedule made by our own passes always passes; a schedule
-    written or edited by hand gets told what is missing.
+    Changes nothing. Fails with the numbers of the phases and the names of the buffers or arguments, at the lines of
+    both. A schedule made by our own passes always passes; a schedule written or edited by hand gets told what is
+    missing.
   }];
 }

@@ -2,32 +2,37 @@
 
 The modules, in the order in which they work: ``arguments`` (names and types of the example arguments), ``export``
 (the trace; ``guard`` watches the running step, ``checks`` the traced operations, ``locations`` finds the user's lines,
-``explain`` words the errors, ``decompositions`` corrects PyTorch's), ``roles`` and ``linalg`` (torch-mlir).
+``gradients`` the calls of autograd, ``explain`` words the errors, ``decompositions`` corrects PyTorch's), ``inference``
+and ``roles`` (what each argument and output is for; ``evidence`` knows the data flow) and ``linalg`` (torch-mlir).
 
 Importing this package imports no PyTorch; calling :func:`capture` does.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import inspect
 import os
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from trainkernel.capture.roles import RoleTable, StepRoles, assign_roles, input_side, output_side
+from trainkernel.capture.inference import resolve_roles
+from trainkernel.capture.packages import check_packages
+from trainkernel.capture.paths import input_side, output_side
+from trainkernel.capture.roles import ResolvedRoles, RolesError, RoleTable, StepRoles, assign_roles
 from trainkernel.capture.tensors import TensorType
-from trainkernel.errors import CaptureError, CompileError
+from trainkernel.errors import CaptureError
 from trainkernel.pytree import TreeSpec
 
 if TYPE_CHECKING:
     from trainkernel.capture.arguments import Arguments
+    from trainkernel.capture.export import TracedStep
 
-__all__ = ["CapturedStep", "StepRoles", "capture", "is_step_name"]
+__all__ = ["CapturedStep", "RolesError", "StepRoles", "capture", "is_step_name"]
 
 # A symbol in PTX, ELF and the manifest alike; "_" alone is none in PTX.
 _STEP_NAME = re.compile(r"(?!_$)[A-Za-z_]\w{0,254}", re.ASCII)
@@ -84,7 +89,7 @@ def capture(
     if not is_step_name(name):
         expected = f'an ASCII identifier of at most 255 characters, not "_", that does not begin with {_RESERVED}'
         raise CaptureError(f"the name of the step is {name[:300]!r}", expected=expected)
-    _check_packages()
+    check_packages()
     # These import PyTorch and torch-mlir.
     from trainkernel.capture.arguments import describe_arguments
     from trainkernel.capture.export import trace_step
@@ -92,29 +97,43 @@ def capture(
 
     with _LOCK:
         arguments = describe_arguments(step, example_args)
-        traced = trace_step(step, arguments)
-        inputs = input_side(arguments.parameters, arguments.spec, arguments.types)
-        outputs = output_side(traced.out_spec, traced.out_types, traced.uses)
-        table = assign_roles(inputs, outputs, roles)
+        with _located(step):
+            traced = trace_step(step, arguments)
+            inputs = input_side(arguments.parameters, arguments.spec, arguments.types)
+            outputs = output_side(traced.out_spec, traced.out_types, traced.flows)
+            resolved = resolve_roles(inputs, outputs, roles)
+            table = assign_roles(inputs, outputs, resolved)
         out_paths = traced.out_spec.paths("out")
         text = lower(traced, Leaves(arguments.names, out_paths, table), name, _definition(step))
-    manifest = _manifest(name, arguments, traced.out_spec, traced.out_types, table) | {"source": _source(step)}
+    manifest = _manifest(name, arguments, traced.out_spec, traced.out_types, table)
+    manifest |= {"roles": _roles_json(resolved, table, traced, arguments.names), "source": _source(step)}
     return CapturedStep(text, manifest, arguments.spec, traced.out_spec)
 
 
-def _check_packages() -> None:
-    """Import what the capture needs and a machine that only runs steps lacks.
+@contextlib.contextmanager
+def _located(step: Callable[..., Any]) -> Iterator[None]:
+    """Gives errors about the step as a whole the line where it is defined."""
+    try:
+        yield
+    except CaptureError as error:
+        position = _definition(step)
+        if error.location is None and os.path.isfile(position.file):
+            error.location = position.location()
+        raise
 
-    Raises:
-        CompileError: a package is missing or cannot be imported.
-    """
-    for name, package in (("torch", "torch"), ("torch_mlir.ir", "torch-mlir")):
-        try:
-            import_module(name)
-        except ImportError as error:
-            hint = "compiling needs more than running a compiled step: pip install 'trainkernel[compile]'"
-            state = "is not installed" if isinstance(error, ModuleNotFoundError) else f"cannot be imported: {error}"
-            raise CompileError(f"the package {package} {state}", hint=hint) from error
+
+def _roles_json(roles: ResolvedRoles, table: RoleTable, traced: TracedStep, names: Sequence[str]) -> dict[str, Any]:
+    """The roles for the report: those of subtrees, and the state that is trained, i.e. updated by its own gradient."""
+    pairs = zip(table.updates, traced.flows, strict=True)
+    trained = [names[arg] for arg, flow in pairs if arg is not None and arg in flow.gradients]
+    return {
+        "loss": roles.loss,
+        "gradients": dict(roles.gradients),
+        "updates": dict(roles.updates),
+        "constants": list(roles.constants),
+        "inferred": list(roles.inferred),
+        "trained": trained,
+    }
 
 
 def _manifest(

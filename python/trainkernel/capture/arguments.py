@@ -75,6 +75,7 @@ def _parameters(step: Callable[..., Any], example_args: tuple[Any, ...]) -> tupl
         raise CaptureError(
             f"the step does not take {len(example_args)} positional arguments: {error}",
             expected=f"arguments for step{signature}",
+            hint=_keyword_hint(signature),
         ) from error
     names: list[str] = []
     for parameter in signature.parameters.values():
@@ -84,6 +85,18 @@ def _parameters(step: Callable[..., Any], example_args: tuple[Any, ...]) -> tupl
         elif parameter.kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD):
             names.append(parameter.name)
     return tuple(names[: len(example_args)])
+
+
+def _keyword_hint(signature: inspect.Signature) -> str | None:
+    """What to do about parameters that cannot be given by position."""
+    names = [
+        parameter.name
+        for parameter in signature.parameters.values()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY and parameter.default is inspect.Parameter.empty
+    ]
+    if not names:
+        return None
+    return f"{', '.join(names)} can only be given by keyword: remove the * from the parameters of the step"
 
 
 def _leaf_type(name: str, leaf: Any) -> TensorType:

@@ -23,8 +23,10 @@ from trainkernel.capture.checks import check_graph, check_node, check_warnings
 from trainkernel.capture.constants import fold_constants
 from trainkernel.capture.decompositions import decomposition_table
 from trainkernel.capture.explain import explained
+from trainkernel.capture.gradients import flows_of
 from trainkernel.capture.guard import StepGuard
 from trainkernel.capture.locations import LocationRecorder, SourcePosition
+from trainkernel.capture.paths import Flow
 from trainkernel.capture.tensors import TensorType
 from trainkernel.errors import ArgumentError, CaptureError
 from trainkernel.pytree import TreeSpec, flatten
@@ -42,13 +44,15 @@ class TracedStep:
             output. Each operation's ``meta[POSITION]`` is the user's line, where it is known.
         out_spec: the structure of the step's return value.
         out_types: the type of each result.
-        uses: the indices of the placeholders that each result is computed from.
+        flows: what each result is computed from.
+        parameters: the indices of the placeholders by which the step takes a gradient.
     """
 
     module: torch.fx.GraphModule
     out_spec: TreeSpec
     out_types: tuple[TensorType, ...]
-    uses: tuple[frozenset[int], ...]
+    flows: tuple[Flow, ...]
+    parameters: frozenset[int]
 
 
 class _StepModule(torch.nn.Module):
@@ -106,9 +110,11 @@ def trace_step(step: Callable[..., Any], arguments: Arguments) -> TracedStep:
     assert isinstance(graph_module, torch.fx.GraphModule)
     assert module.out_spec is not None
     check_graph(graph_module, signature, arguments.names)
+    flows, parameters = flows_of(graph_module)
     with _on_cpu():
         fold_constants(graph_module)
-    return TracedStep(graph_module, module.out_spec, _output_types(graph_module, module.out_spec), _uses(graph_module))
+    types = _output_types(graph_module, module.out_spec)
+    return TracedStep(graph_module, module.out_spec, types, flows, parameters)
 
 
 def _export(module: _StepModule, mode: FakeTensorMode, fakes: Sequence[torch.Tensor]) -> tuple[Any, Any]:
@@ -229,18 +235,6 @@ def _output_types(module: torch.fx.GraphModule, spec: TreeSpec) -> tuple[TensorT
         value = result.meta["val"]
         types.append(TensorType(tuple(value.shape), checked_dtype(f"output {path}", value.dtype)))
     return tuple(types)
-
-
-def _uses(module: torch.fx.GraphModule) -> tuple[frozenset[int], ...]:
-    found: dict[torch.fx.Node, frozenset[int]] = {}
-    inputs = 0
-    for node in module.graph.nodes:
-        if node.op == "placeholder":
-            found[node] = frozenset([inputs])
-            inputs += 1
-        elif node.op != "output":
-            found[node] = frozenset().union(*(found[used] for used in node.all_input_nodes))
-    return tuple(found[result] for result in _results(module))
 
 
 def position_of(node: torch.fx.Node) -> SourcePosition | None:

@@ -14,6 +14,7 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
+from trainkernel.capture.gradients import note_gradients
 from trainkernel.capture.locations import innermost_user_frame
 from trainkernel.errors import CaptureError, SourceLocation
 
@@ -66,8 +67,8 @@ class StepGuard(TorchFunctionMode):
     """Sees every PyTorch call of the step, with the user's frame on the stack.
 
     It refuses closed-over tensors (they would be frozen into the kernel), lets tiny ones through as copies (so that
-    nothing can change the user's own), refuses autocast and changes that functionalization loses, and replaces
-    ``one_hot``, which otherwise asks for the values of its argument.
+    nothing can change the user's own), refuses autocast and changes that functionalization loses, replaces
+    ``one_hot``, which otherwise asks for the values of its argument, and notes the gradients that are taken.
 
     Args:
         boundary: the code object of the function that calls the step.
@@ -102,7 +103,9 @@ class StepGuard(TorchFunctionMode):
             return _one_hot(*args, **kwargs)
         if name not in _METADATA_QUERIES and not (name == "__get__" and _property(func) not in _VALUE_PROPERTIES):
             args, kwargs = tree_map_only(torch.Tensor, self._checked, (args, kwargs))
-        return func(*args, **kwargs)
+        result = func(*args, **kwargs)
+        note_gradients(func, args, kwargs, result, name == "__get__" and _property(func) == "grad")
+        return result
 
     def _checked(self, tensor: torch.Tensor) -> torch.Tensor:
         if not _is_foreign(tensor):

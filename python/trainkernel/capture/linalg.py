@@ -22,7 +22,12 @@ _FILE_LOCATION = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
 
 @dataclass(frozen=True)
 class Leaves:
-    """The paths of the inputs and outputs, and their roles, in the order of the function's signature."""
+    """The paths of the inputs and outputs, and their roles, in the order of the function's signature.
+
+    Attributes:
+        input_paths, output_paths: the paths.
+        roles: what they are for.
+    """
 
     input_paths: Sequence[str]
     output_paths: Sequence[str]
@@ -55,7 +60,7 @@ def lower(traced: TracedStep, leaves: Leaves, name: str, fallback: SourcePositio
         _check_operation(operation, position)
         # Passes leave fused and unknown locations; the compiler's errors want one plain line.
         operation.location = ir.Location.file(position.file, position.line, position.column, context=context)
-    _annotate(_function(module), leaves)
+    _annotate(_function(module), leaves, traced)
     module.operation.verify()
     return str(module.operation.get_asm(enable_debug_info=True))
 
@@ -111,23 +116,36 @@ def _function(module: Any) -> Any:
     return functions[0]
 
 
-def _annotate(function: Any, leaves: Leaves) -> None:
-    """Writes paths and roles as attributes of arguments and results."""
+def _annotate(function: Any, leaves: Leaves, traced: TracedStep) -> None:
+    """Writes paths, roles and what autograd did as attributes of arguments and results."""
     with function.context, ir.Location.unknown():
-        integer = ir.IntegerType.get_signless(64)
         roles = leaves.roles
-        arguments = [_attributes(role, path) for role, path in zip(roles.inputs, leaves.input_paths, strict=True)]
-        results: list[Any] = []
-        for index, path in enumerate(leaves.output_paths):
-            extra: dict[str, Any] = {}
-            for key, value in (("updates", roles.updates[index]), ("gradient_of", roles.gradient_of[index])):
-                if value is not None:
-                    extra[f"megakernel.{key}"] = ir.IntegerAttr.get(integer, value)
-            results.append(_attributes(roles.outputs[index], path, extra))
+        arguments: list[Any] = []
+        for index, path in enumerate(leaves.input_paths):
+            trained = roles.inputs[index] == "state" and index in traced.parameters
+            extra = {"megakernel.differentiated": ir.UnitAttr.get()} if trained else {}
+            arguments.append(_attributes(roles.inputs[index], path, extra))
+        results = [
+            _attributes(roles.outputs[index], path, _result_attributes(roles, index, traced))
+            for index, path in enumerate(leaves.output_paths)
+        ]
         function.attributes["arg_attrs"] = ir.ArrayAttr.get(arguments)
         function.attributes["res_attrs"] = ir.ArrayAttr.get(results)
 
 
-def _attributes(role: str, path: str, extra: dict[str, Any] | None = None) -> Any:
+def _result_attributes(roles: RoleTable, index: int, traced: TracedStep) -> dict[str, Any]:
+    integer = ir.IntegerType.get_signless(64)
+    found: dict[str, Any] = {}
+    for key, value in (("updates", roles.updates[index]), ("gradient_of", roles.gradient_of[index])):
+        if value is not None:
+            found[f"megakernel.{key}"] = ir.IntegerAttr.get(integer, value)
+    if traced.parameters:
+        flow = traced.flows[index]
+        found["megakernel.uses_gradients"] = ir.DenseI64ArrayAttr.get(sorted(flow.gradients))
+        found["megakernel.uses_values"] = ir.DenseI64ArrayAttr.get(sorted(flow.direct))
+    return found
+
+
+def _attributes(role: str, path: str, extra: dict[str, Any]) -> Any:
     given = {"megakernel.role": ir.StringAttr.get(role), "megakernel.path": ir.StringAttr.get(path)}
-    return ir.DictAttr.get(given | (extra or {}))
+    return ir.DictAttr.get(given | extra)

@@ -6,6 +6,7 @@ Importing this module must stay cheap: ``--help`` imports neither PyTorch nor ri
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 import time
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trainkernel.cli.display import progress_display, show_error, show_times, show_unexpected
-from trainkernel.cli.options import EPILOG, Options, with_options
+from trainkernel.cli.options import EPILOG, ROLE_OPTIONS, Options, with_options
 from trainkernel.cli.script import check_script, find_arguments, find_step, load_script
 from trainkernel.cli.signals import ended_by_signals
 from trainkernel.cli.streams import drop_stdout, lost_stdout, open_closed_streams, say, stdout_for_messages
@@ -77,6 +78,18 @@ def _command_line(given: list[str]) -> None:
     _run(options)
 
 
+def _command_with_roles(given: Sequence[str], roles: StepRoles) -> str:
+    """The command line that was given, with these roles."""
+    kept: list[str] = []
+    words = iter(given)
+    for word in words:
+        if word in ROLE_OPTIONS:
+            next(words, None)
+        elif word.partition("=")[0] not in ROLE_OPTIONS:
+            kept.append(word)
+    return shlex.join(["tk-compile", *kept, *roles.to_options()])
+
+
 def _failed(error: BaseException, given: list[str]) -> int:
     """Say what went wrong, and return the exit status for it."""
     if isinstance(error, BrokenPipeError):
@@ -88,6 +101,9 @@ def _failed(error: BaseException, given: list[str]) -> int:
         return 1
     known = machine_error(error) or error
     if isinstance(known, TrainKernelError):
+        proposal: StepRoles | None = getattr(known, "proposal", None)
+        if proposal is not None:
+            known.hint = f"declare the roles: {_command_with_roles(given, proposal)}"
         show_error(known)
         return known.exit_code
     show_unexpected(error, given)
@@ -99,11 +115,10 @@ def _run(options: Options) -> None:
     seconds: dict[str, float] = {}
     with progress_display() as progress:
         captured = _capture(options, seconds, progress)
-        made = _compile(options, outputs, captured, progress)
-    seconds |= made.seconds
+        made = _compile(options, outputs, captured, progress).timed(seconds)
     outputs.write(made.outputs[options.until_after], made)
     if options.verbose:
-        show_times(seconds)
+        show_times(made.seconds)
     written = outputs.describe(options)
     if written and not options.quiet:
         say(written)
@@ -122,12 +137,10 @@ def _check_outputs(options: Options) -> Outputs:
     return check_outputs(options, stages_for(target))
 
 
-def _roles(options: Options) -> StepRoles | None:
-    from trainkernel.capture import StepRoles
+def _roles(options: Options) -> StepRoles:
+    from trainkernel.capture.roles import INFERRED, StepRoles
 
-    if options.loss is None and not (options.gradients or options.updates or options.constants):
-        return None
-    loss = "out[0]" if options.loss is None else options.loss
+    loss = INFERRED if options.loss is None else options.loss
     return StepRoles.parse(loss=loss, gradients=options.gradients, updates=options.updates, constants=options.constants)
 
 

@@ -14,6 +14,7 @@ from trainkernel import __version__
 # Also in the compiler, which is not imported for --help.
 STAGES = ("capture", "import", "fuse", "schedule", "lower", "ptx", "object", "binary")
 SUFFIXES = {"cuda": ".cubin", "cpu": ".so"}
+ROLE_OPTIONS = ("--loss", "--gradients", "--update", "--constant")
 
 EPILOG = """\b
 Example, step.py:
@@ -34,6 +35,9 @@ Commands:
     tk-compile step.py -o step.so                    for this machine's CPU
     tk-compile step.py --until-after schedule        print the schedule
     tk-compile step.py -o step.cubin --dump-dir ir   keep every stage in ir/
+\b
+Roles: the first argument is the state and the last output its next value, unless the options --loss, --gradients,
+--update and --constant say otherwise; each replaces only what it names. --report shows all roles.
 \b
 Use:
     step = trainkernel.load("step.cubin")
@@ -62,7 +66,7 @@ class Options:
         verbose: write the times of the stages.
         quiet: do not say what was written.
         report, report_json: print the report, write it to a file.
-        loss, gradients, updates, constants: roles, or None and empty for the default ones.
+        loss, gradients, updates, constants: declared roles; None and empty where they are inferred.
     """
 
     script: str
@@ -138,12 +142,22 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option("-q", "--quiet", is_flag=True, help="Do not say what was written."),
     click.option("--report", is_flag=True, help="Print phases, barriers, memory and work."),
     click.option("--report-json", metavar="FILE", help="Write the report as JSON; - for stdout."),
-    click.option("--loss", metavar="PATH", help="Role: the scalar loss, e.g. out[0]; '' for none."),
     click.option(
-        "--gradients", multiple=True, metavar="OUT=IN", help="Role: gradients, e.g. out[1]=state['p']. Repeatable."
+        "--loss", metavar="PATH", help="Role: the scalar loss, e.g. out[0]; '' for none. By default the first output."
     ),
     click.option(
-        "--update", "updates", multiple=True, metavar="OUT=IN", help="Role: a state's next value. Repeatable."
+        "--gradients",
+        multiple=True,
+        metavar="OUT=IN",
+        help="Role: gradients, e.g. out[1]=state['p']; '' for none. Repeatable. By default what autograd made.",
+    ),
+    click.option(
+        "--update",
+        "updates",
+        multiple=True,
+        metavar="OUT=IN",
+        help="Role: a state's next value, e.g. out[1]=state; '' for none. Repeatable. By default the last output is "
+        "that of the first argument.",
     ),
     click.option(
         "--constant", "constants", multiple=True, metavar="PATH", help="Role: an input that stays. Repeatable."

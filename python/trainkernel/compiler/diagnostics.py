@@ -18,7 +18,7 @@ _CURRENT_OP = "see current operation"
 # which only a bug in a pass can offend.
 _FOR_USER = re.compile(r"is not supported|, expected ")
 # Those of ours that check what an earlier pass left.
-_OUR_FAULT = re.compile(r"^'[\w.]+' op |internal error|to have run|no barrier between|arena|barrier of scope")
+_OUR_FAULT = re.compile(r"^'[\w.]+' op |internal error|to have run|^phase \d+ |arena|barrier of scope")
 _NO_MEMORY = re.compile(r"out of memory|std::bad_alloc|Cannot allocate memory|memory exhausted")
 _NO_SPACE = re.compile(r"No space left on device|File too large|Disk quota exceeded")
 _CRASH = re.compile(r"^(?:PLEASE submit a bug report|Stack dump:|LLVM ERROR:)", re.MULTILINE)

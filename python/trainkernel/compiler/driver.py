@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -63,6 +63,11 @@ class CompiledArtifact:
     def texts(self) -> dict[str, str]:
         """The outputs that are text."""
         return {name: data.decode() for name, data in self.outputs.items() if name not in ("object", "binary")}
+
+    def timed(self, seconds: Mapping[str, float]) -> CompiledArtifact:
+        """The same with the times of what came before the compiler, such as the capture, ahead of its own."""
+        total = {**seconds, **self.seconds}
+        return replace(self, seconds=total, report=replace(self.report, seconds=total) if self.report else None)
 
 
 def compile_step(

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from io import StringIO
+from shutil import get_terminal_size
 from typing import Any
 
 from trainkernel.manifest import CudaTarget, KernelSpec, Manifest
 
 _REGISTERS = re.compile(r"Used (\d+) registers")
+#: Paths that a list in the report shows before it only counts.
+_SHOWN = 8
 _SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
+#: Columns of the text; between them the terminal decides.
+_NARROW, _WIDE = 100, 120
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,8 @@ class OpReport:
         sizes: the sizes of one, in elements.
         flops: floating point operations of all.
         bytes_read, bytes_written: of the tensors and buffers that it reads and writes, each counted once.
+        lines: the lines of the step's source that it computes, e.g. "step.py:7".
+        makes: the results of the step that it writes, e.g. "out[0]"; what else it writes only later phases read.
     """
 
     kind: str
@@ -33,6 +40,8 @@ class OpReport:
     flops: int
     bytes_read: int
     bytes_written: int
+    lines: tuple[str, ...] = ()
+    makes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -74,7 +83,8 @@ class Report:
         file_bytes: size of the compiled file.
         registers: of one thread; None where unknown.
         spill_bytes: register spills of one thread in bytes, stores and loads; None where unknown.
-        seconds: wall time of each stage of the compilation.
+        seconds: wall time of each part of the compilation, from the capture on where the compiler did it.
+        roles: the roles of the step, one text each, e.g. "new state out[1] of state (inferred)".
     """
 
     name: str
@@ -93,6 +103,7 @@ class Report:
     registers: int | None = None
     spill_bytes: int | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
+    roles: tuple[str, ...] = ()
 
     @property
     def flops(self) -> int:
@@ -108,27 +119,33 @@ class Report:
         """The report as JSON-able data, with the sums."""
         return {**asdict(self), "flops": self.flops, "bytes_moved": self.bytes_moved}
 
-    def to_text(self, width: int = 100) -> str:
+    def to_text(self, width: int | None = None) -> str:
         """The report as text with a table of the phases.
 
         Args:
-            width: columns of the terminal.
+            width: columns of the text; by default those of the terminal, from 100 to 120.
         """
         from rich.console import Console
 
         stream = StringIO()
-        console = Console(file=stream, width=width, color_system=None, highlight=False)
+        columns = width or min(max(get_terminal_size((_WIDE, 24)).columns, _NARROW), _WIDE)
+        console = Console(file=stream, width=columns, color_system=None, highlight=False)
         for line in self._summary():
             console.print(line, markup=False, soft_wrap=True)
         if self.phases:
             console.print(self._table())
         if self.seconds:
             parts = [f"{stage} {seconds:.2f}" for stage, seconds in self.seconds.items()]
-            console.print(f"compiled in {sum(self.seconds.values()):.2f} s: {', '.join(parts)}", soft_wrap=True)
+            console.print(f"time       {sum(self.seconds.values()):.2f} s: {', '.join(parts)}", soft_wrap=True)
         return "".join(line.rstrip() + "\n" for line in stream.getvalue().splitlines())
 
+    def __str__(self) -> str:
+        return self.to_text().rstrip("\n")
+
     def _summary(self) -> list[str]:
-        lines = [f"{self.name} for {self.target} {self.arch}, {format_bytes(self.file_bytes)}"]
+        source = f", lines are of {self._common_file}" if self._common_file else ""
+        lines = [f"{self.name} for {self.target} {self.arch}, {format_bytes(self.file_bytes)}{source}"]
+        lines += [f"{'' if index else 'roles':<11}{text}" for index, text in enumerate(self.roles)]
         if self.target == "cuda":
             grid, cluster = (" x ".join(map(str, _trimmed(sizes))) for sizes in (self.grid, self.cluster))
             shared = f"{format_bytes(self.shared_bytes)} shared memory each"
@@ -142,21 +159,30 @@ class Report:
         lines.append(f"work       {format_count(self.flops)}FLOP, {format_bytes(self.bytes_moved)} moved")
         return lines
 
+    @property
+    def _common_file(self) -> str | None:
+        """The file of all lines, where it is one."""
+        files = {line.rpartition(":")[0] for phase in self.phases for op in phase.ops for line in op.lines}
+        return files.pop() if len(files) == 1 else None
+
     def _table(self) -> Any:
         from rich import box
         from rich.table import Table
 
-        table = Table(box=box.SIMPLE_HEAD)
+        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
         for title in ("phase", "barrier", "operation"):
-            table.add_column(title)
+            table.add_column(title, no_wrap=True)
+        for title in ("lines", "makes"):
+            table.add_column(title, overflow="fold", min_width=7)
         for title in ("tiles", "tile", "FLOP", "read", "written"):
-            table.add_column(title, justify="right")
+            table.add_column(title, justify="right", no_wrap=True)
         for index, phase in enumerate(self.phases):
             first = (str(index), phase.barrier_before or "-")
             for op in phase.ops:
                 sizes = "x".join(map(str, op.sizes))
                 amounts = (format_count(op.flops), format_bytes(op.bytes_read), format_bytes(op.bytes_written))
-                table.add_row(*first, op.kind, str(op.tiles), sizes, *amounts)
+                names = (join_lines(op.lines, self._common_file), "\n".join(op.makes) or "-")
+                table.add_row(*first, op.kind, *names, str(op.tiles), sizes, *amounts)
                 first = ("", "")
         return table
 
@@ -195,7 +221,33 @@ def make_report(
         registers=int(registers[1]) if registers and isinstance(manifest.target, CudaTarget) else None,
         spill_bytes=int(spills[1]) + int(spills[2]) if spills else None,
         seconds=dict(seconds or {}),
+        roles=_roles(manifest.roles),
     )
+
+
+def _roles(roles: Mapping[str, Any]) -> tuple[str, ...]:
+    """The roles in words; those that another version wrote differently are left out, as they are for people."""
+    inferred = roles.get("inferred")
+
+    def said(kind: str) -> str:
+        return " (inferred)" if isinstance(inferred, list) and kind in inferred else ""
+
+    lines: list[str] = []
+    if "loss" in roles:
+        loss = roles["loss"]
+        lines.append((f"loss {loss}" if isinstance(loss, str) else "no loss") + said("loss"))
+    for kind, noun in (("gradients", "gradient"), ("updates", "new state")):
+        pairs = roles.get(kind)
+        for out, arg in pairs.items() if isinstance(pairs, dict) else ():
+            lines.append(f"{noun} {out} of {arg}{said(kind)}")
+    if "updates" in roles and not roles["updates"]:
+        lines.append("no state" + said("updates"))
+    for kind, noun in (("constants", "constant"), ("trained", "trained by its gradient:")):
+        paths = roles.get(kind)
+        if isinstance(paths, list) and paths:
+            more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
+            lines.append(f"{noun} {', '.join(map(str, paths[:_SHOWN]))}{more}")
+    return tuple(lines)
 
 
 def _phases(kernel: KernelSpec) -> tuple[PhaseReport, ...]:
@@ -214,6 +266,8 @@ def _ops(ops: object) -> tuple[OpReport, ...]:
             _number(op.get("flops")),
             _number(op.get("bytes_read")),
             _number(op.get("bytes_written")),
+            _texts(op.get("lines")),
+            _texts(op.get("makes")),
         )
         for op in found
     )
@@ -223,6 +277,10 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def _texts(values: object) -> tuple[str, ...]:
+    return tuple(value for value in values if isinstance(value, str)) if isinstance(values, list) else ()
+
+
 def _number(value: object) -> int:
     return value if isinstance(value, int) else 0
 
@@ -230,6 +288,16 @@ def _number(value: object) -> int:
 def _trimmed(sizes: tuple[int, int, int]) -> tuple[int, ...]:
     count = max((index + 1 for index, size in enumerate(sizes) if size != 1), default=1)
     return sizes[:count]
+
+
+def join_lines(lines: Sequence[str], common: str | None = None) -> str:
+    """Lines such as "step.py:7", a row for each file: "step.py:7,9"; a common file is not named."""
+    numbers: dict[str, list[str]] = {}
+    for line in lines:
+        file, _, number = line.rpartition(":")
+        numbers.setdefault(file, []).append(number)
+    parts = (",".join(found) if file == common else f"{file}:{','.join(found)}" for file, found in numbers.items())
+    return "\n".join(parts) or "-"
 
 
 def format_bytes(count: int) -> str:

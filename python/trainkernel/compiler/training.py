@@ -7,6 +7,7 @@ import inspect
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -16,7 +17,7 @@ from trainkernel.compiler.files import check_destination, write_atomically
 from trainkernel.compiler.report import Report
 from trainkernel.compiler.stages import find_stage, stages_for
 from trainkernel.compiler.targets import resolve_target
-from trainkernel.errors import ArgumentError, CompileError
+from trainkernel.errors import ArgumentError, CaptureError, CompileError
 from trainkernel.manifest import Manifest, TensorSpec
 from trainkernel.pytree import NamedTupleTypes, flatten, namedtuple_types
 from trainkernel.runtime import LoadedStep
@@ -45,12 +46,13 @@ def compile_training(
 
     Args:
         step: ``step(state, *batch) -> (loss, new_state)`` or ``(loss, gradients, new_state)``.
-        example_args: its positional arguments; only structure, shapes and dtypes of their tensors count.
+        example_args: its arguments by position; only structure, shapes and dtypes of their tensors count.
         target: "cuda", "cpu", or "auto" for the device of the example tensors.
         arch: e.g. "sm_90a" or "x86-64-v3"; by default that of this machine.
-        roles: where the step's arguments and outputs are paired otherwise.
+        roles: where the step's arguments and outputs are paired otherwise; what it leaves out is inferred. The report
+            shows all roles. See :class:`StepRoles`.
         name: of the kernel; by default that of the function.
-        donate: whether calls update the state in place unless they say otherwise.
+        donate: whether calls update the state in place unless they say otherwise. Refused without state.
         grid: CTAs of the kernel, for a device that holds fewer at once than usual; 0 lets the planner choose.
         verbose: write the stages and their times to stderr.
 
@@ -79,8 +81,16 @@ def compile_training(
         say("capture")
     recorder = _Recorder(step)
     function = recorder if callable(step) else step
+    start = time.perf_counter()
     captured = capture(function, example_args, name=name or _name_of(step), roles=roles)
-    made = compile_step(captured, target=resolved, grid=grid, progress=say)
+    seconds = {"capture": time.perf_counter() - start}
+    if donate and not captured.manifest["roles"]["updates"]:
+        raise CaptureError(
+            "donate is True, but the step has no state to update in place",
+            expected="roles that name the next value of an argument",
+            hint="leave donate out, or declare the state, e.g. roles=StepRoles(updates={'out[1]': 'state'})",
+        )
+    made = compile_step(captured, target=resolved, grid=grid, progress=say).timed(seconds)
     if say and made.report:
         say(made.report.to_text())
     return CompiledTrainingStep(captured, made, recorder.types, device=device, donate=donate)
@@ -141,7 +151,7 @@ class CompiledTrainingStep:
         """The tensors that the step returns, in the order of its result's leaves."""
         return self._manifest.outputs
 
-    def __call__(self, *args: Any, donate: bool | None = None, stream: Any = None) -> Any:
+    def __call__(self, *args: Any, donate: bool | None = None, stream: Any = None, **named: Any) -> Any:
         """Run one step; see :meth:`trainkernel.LoadedStep.__call__`.
 
         Raises:
@@ -149,7 +159,7 @@ class CompiledTrainingStep:
             DeviceError: there is no device that can run the step, or the launch failed.
         """
         loaded = self._loaded or self._load()
-        return loaded(*args, donate=self._donate if donate is None else donate, stream=stream)
+        return loaded(*args, donate=self._donate if donate is None else donate, stream=stream, **named)
 
     def _load(self) -> LoadedStep:
         with self._lock:

@@ -56,6 +56,27 @@ class Binder:
         self._plans_by_type: dict[type, Plan] = {}
         self._plans: dict[str, Plan] = {}
 
+    def positional(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        """All arguments by position, where some are given by the names of their parameters.
+
+        Raises:
+            ArgumentError: a name is no parameter, or a parameter is given twice or not at all.
+        """
+        step, names = self._manifest.name, self._manifest.parameters
+        for name in named:
+            if name not in names:
+                hint = "what the step took from a default when it was compiled is part of its code"
+                expected = f"one of {', '.join(names)}"
+                raise ArgumentError(f"{step} got the keyword argument {name}", expected=expected, hint=hint)
+            if name in names[: len(args)]:
+                raise ArgumentError(f"{step} got the argument {name} by position and by keyword", expected="it once")
+        rest = names[len(args) :]
+        missing = [name for name in rest if name not in named]
+        if missing:
+            expected = f"{len(names)}: {', '.join(names)}"
+            raise ArgumentError(f"{step} got no argument {', '.join(missing)}", expected=expected)
+        return (*args, *(named[name] for name in rest))
+
     def leaves(self, args: tuple[Any, ...]) -> list[Any]:
         """The tensors of the arguments.
 

@@ -120,7 +120,7 @@ class CpuBackend:
             ArgumentError: a stream was given.
         """
         if explicit is not None:
-            raise ArgumentError("a stream was given to a step for the CPU", expected="none")
+            raise ArgumentError("a stream was given to a step for the CPU", expected="none", hint="leave stream out")
         return None
 
     def launch(self, pointers: Sequence[int], stream: int | None) -> None:

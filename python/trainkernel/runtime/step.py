@@ -85,14 +85,19 @@ class LoadedStep:
         """The tensors that the step returns, in the order of its result's leaves."""
         return self.manifest.outputs
 
-    def __call__(self, *args: Any, donate: bool = False, stream: Any = None) -> Any:
+    def __call__(self, *args: Any, donate: bool = False, stream: Any = None, **named: Any) -> Any:
         """Run one step.
 
         Args:
-            args: the function's positional arguments; tensors contiguous, on the step's device, of the compiled shapes
-                and dtypes.
+            args: the function's arguments, by position or by the names of its parameters; tensors contiguous, on the
+                step's device, of the compiled shapes and dtypes.
             donate: update the state in place: the new state in the result is made of the very tensors passed in. They
-                must be writable and overlap no other argument.
+                must be writable and overlap no other argument. Refused where the step has no state. To autograd this is
+                an in-place change without gradient, as an optimizer's under ``torch.no_grad()``: a parameter keeps
+                ``requires_grad``, and a backward pass that had saved the tensor raises. Without donation no result
+                requires a gradient.
+            named: arguments by the names of their parameters. The step's own parameters named donate and stream go by
+                position.
             stream: on a GPU, the stream to launch on instead of the framework's current one: a CUstream handle as an
                 int, or an object with ``__cuda_stream__``, ``cuda_stream`` or ``ptr``. Ordering the inputs and the
                 further use of the results with that stream is up to the caller.
@@ -105,6 +110,10 @@ class LoadedStep:
             DeviceError: the launch failed.
         """
         binder, backend = self._binder, self._backend
+        if named:
+            args = binder.positional(args, named)
+        if donate is not False:
+            self._check_donate(donate)
         leaves = binder.leaves(args)
         plan = binder.plan(leaves, args)
         handle = None if stream is None and self.device.kind == "cpu" else backend.stream(stream, plan.home)
@@ -127,6 +136,17 @@ class LoadedStep:
             plan.home.mark_written([leaves[index] for index in self._donated])
         return binder.build(results)
 
+    def _check_donate(self, donate: object) -> None:
+        if donate is not True:
+            hint = "pass the step's own parameter donate by position" if "donate" in self.manifest.parameters else None
+            raise ArgumentError(f"donate is a {type(donate).__name__}", expected="True or False", hint=hint)
+        if not self._donated:
+            raise ArgumentError(
+                f"donate is True, but {self.manifest.name} has no state to update in place",
+                expected="a step whose roles name a next value of an argument",
+                hint="call it without donate, or compile it with roles, e.g. StepRoles(updates={'out[1]': 'state'})",
+            )
+
     def _make_outputs(self, plan: Plan, leaves: Sequence[Any], pointers: list[int], donate: bool) -> list[Any]:
         if not donate:
             made = [allocate() for allocate in plan.allocators]
@@ -139,9 +159,9 @@ class LoadedStep:
             pointers.append(pointer)
         return results
 
-    def donate(self, *args: Any, stream: Any = None) -> Any:
+    def donate(self, *args: Any, stream: Any = None, **named: Any) -> Any:
         """Run one step and update the state in place: ``step(*args, donate=True)``."""
-        return self(*args, donate=True, stream=stream)
+        return self(*args, donate=True, stream=stream, **named)
 
     def close(self) -> None:
         """Unload the code and free the workspaces. No launch, and no captured graph, may be in use any more."""

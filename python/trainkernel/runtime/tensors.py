@@ -63,8 +63,7 @@ def check_view(view: TensorView, spec: TensorSpec, device: Device, alignment: in
     """
     subject = f"argument {spec.name}"
     if view.dtype != spec.dtype:
-        hint = "convert it, or compile the step for this dtype"
-        raise ArgumentError(f"{subject} has dtype {view.dtype}", expected=spec.dtype, hint=hint)
+        raise ArgumentError(f"{subject} has dtype {view.dtype}", expected=spec.dtype, hint=_dtype_hint(view, spec))
     if view.shape != spec.shape:
         hint = "shapes are fixed at compile time: pass this shape, or compile the step for the other one"
         raise ArgumentError(f"{subject} has shape {view.shape}", expected=str(spec.shape), hint=hint)
@@ -81,6 +80,15 @@ def check_view(view: TensorView, spec: TensorSpec, device: Device, alignment: in
         raise ArgumentError(
             f"{subject} starts at address {view.pointer:#x}", expected=f"{needed}-byte alignment", hint=hint
         )
+
+
+def _dtype_hint(view: TensorView, spec: TensorSpec) -> str:
+    if view.dtype[:1] in "<>":
+        return "its bytes are in the order of another machine: convert it with .astype(x.dtype.newbyteorder('='))"
+    hint = f"convert it: .to(torch.{spec.dtype}) in torch, .astype('{spec.dtype}') in numpy, cupy and jax"
+    # The others exist in manifests only; no step is compiled for them.
+    can_compile = view.dtype in DTYPE_BYTES and view.dtype not in ("float64", "uint8")
+    return f"{hint}; or compile the step for {view.dtype}" if can_compile else hint
 
 
 def required_alignment(spec: TensorSpec, alignment: int) -> int:

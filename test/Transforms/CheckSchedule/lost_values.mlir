@@ -7,14 +7,14 @@ megakernel.kernel @overwritten_state(%w: memref<4xf32> {megakernel.role = #megak
     %y: memref<4xf32> {megakernel.role = #megakernel.role<output>})
     attributes {grid = 1 : i64, cluster = 1 : i64, threads = 32 : i64} {
   megakernel.phase {
-    // expected-note @below {{written here}}
+    // expected-note @below {{phase 0 writes output argument 1 here}}
     megakernel.tile ins(%a = %w : memref<4xf32>) outs(%n : memref<4xf32>) sizes [4] {
       megakernel.yield %a : tensor<4xf32>
     }
   }
   megakernel.barrier <cta>
   megakernel.phase {
-    // expected-error @below {{reads a state after its new value may have replaced it, expected the read in an earlier phase}}
+    // expected-error @below {{phase 1 reads input argument 0 after phase 0 writes output argument 1 (the same memory where the state is donated), expected the read in an earlier phase}}
     megakernel.tile ins(%a = %w : memref<4xf32>) outs(%y : memref<4xf32>) sizes [4] {
       megakernel.yield %a : tensor<4xf32>
     }
@@ -37,7 +37,7 @@ megakernel.kernel @half(%x: memref<4xf32> {megakernel.role = #megakernel.role<ba
   }
   megakernel.barrier <cta>
   megakernel.phase {
-    // expected-error @below {{reads bytes that no earlier phase wrote, expected a write and a barrier before it}}
+    // expected-error @below {{phase 1 reads buffer memref<8xf32> at byte 0, of which no earlier phase wrote all bytes, expected a write and a barrier before this phase}}
     megakernel.tile ins(%a = %c : memref<8xf32>) outs(%y : memref<8xf32>) sizes [8] {
       megakernel.yield %a : tensor<8xf32>
     }
@@ -52,7 +52,7 @@ megakernel.kernel @unwritten_output(%y: memref<4xf32> {megakernel.role = #megake
                                     %z: memref<4xf32> {megakernel.role = #megakernel.role<output>})
     attributes {grid = 1 : i64, cluster = 1 : i64, threads = 32 : i64} {
   megakernel.phase {
-    // expected-error @below {{reads bytes that no earlier phase wrote, expected a write and a barrier before it}}
+    // expected-error @below {{phase 0 reads output argument 0, of which no earlier phase wrote all bytes, expected a write and a barrier before this phase}}
     megakernel.tile ins(%a = %y : memref<4xf32>) outs(%z : memref<4xf32>) sizes [4] {
       megakernel.yield %a : tensor<4xf32>
     }

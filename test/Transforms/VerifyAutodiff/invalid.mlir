@@ -33,12 +33,13 @@ megakernel.step @no_update(%w: tensor<f32> {megakernel.role = #megakernel.role<s
 
 // -----
 
-// expected-error @below {{the update of 'state.w' depends on nothing that the loss is computed from, expected it to depend on a gradient}}
 megakernel.step @decay_only(%w: tensor<f32> {megakernel.role = #megakernel.role<state>, megakernel.path = "state.w"},
                             %x: tensor<f32> {megakernel.role = #megakernel.role<batch>})
     -> (tensor<f32> {megakernel.role = #megakernel.role<loss>},
         tensor<f32> {megakernel.role = #megakernel.role<new_state>, megakernel.updates = 0 : i64}) {
   %loss = arith.mulf %w, %x : tensor<f32>
+  // expected-error @below {{the update of 'state.w' depends on nothing that the loss is computed from, expected it to depend on a gradient}}
+  // expected-note @below {{if the step is to train nothing, declare that it has no loss}}
   %decayed = arith.addf %w, %w : tensor<f32>
   megakernel.return %loss, %decayed : tensor<f32>, tensor<f32>
 }

@@ -22,6 +22,7 @@ megakernel.step @no_loss(%w: tensor<f32> {megakernel.role = #megakernel.role<sta
 // -----
 
 // expected-error @below {{the loss 'out.loss' does not depend on argument 0, expected it to, as 'out.g' is its gradient}}
+// expected-note @below {{a gradient that is zero on purpose is to be left out of those that the step returns}}
 megakernel.step @independent(%w: tensor<f32> {megakernel.role = #megakernel.role<state>},
                              %x: tensor<f32> {megakernel.role = #megakernel.role<batch>})
     -> (tensor<f32> {megakernel.role = #megakernel.role<loss>, megakernel.path = "out.loss"},
@@ -35,6 +36,7 @@ megakernel.step @independent(%w: tensor<f32> {megakernel.role = #megakernel.role
 
 // A value that only a body captures counts as well.
 // expected-error @below {{the loss result 0 does not depend on argument 0}}
+// expected-note @below {{a gradient that is zero on purpose is to be left out of those that the step returns}}
 megakernel.step @captured(%w: tensor<f32> {megakernel.role = #megakernel.role<state>},
                           %v: tensor<f32> {megakernel.role = #megakernel.role<state>})
     -> (tensor<f32> {megakernel.role = #megakernel.role<loss>},

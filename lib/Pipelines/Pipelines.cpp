@@ -20,6 +20,7 @@
 #include "lib/Transforms/NormalizeNumerics/NormalizeNumerics.h"
 #include "lib/Transforms/PlanBuffers/PlanBuffers.h"
 #include "lib/Transforms/PrefetchInputs/PrefetchInputs.h"
+#include "lib/Transforms/RequireForm/RequireForm.h"
 #include "lib/Transforms/SchedulePhases/SchedulePhases.h"
 #include "lib/Transforms/SplitReductions/SplitReductions.h"
 #include "lib/Transforms/VerifyAutodiff/VerifyAutodiff.h"
@@ -70,7 +71,16 @@ static void buildImport(OpPassManager &pm) {
   pm.addPass(createCSEPass());
 }
 
+// Passes of one op pass by a module that has none: a stage says first what it needs.
+static void require(OpPassManager &pm, StringRef form, StringRef target = "*") {
+  TkRequireFormOptions options;
+  options.form = form.str();
+  options.target = target.str();
+  pm.addPass(createTkRequireForm(options));
+}
+
 static void buildFuse(OpPassManager &pm) {
+  require(pm, "step");
   // Structure is checked on the graph as the user wrote it, before ops move into fused regions.
   pm.addNestedPass<StepOp>(createTkVerifyAutodiff());
   // Before grouping, so that each stage finds its own group.
@@ -89,6 +99,7 @@ struct ScheduleOptions : PassPipelineOptions<ScheduleOptions> {
 } // namespace
 
 static void buildSchedule(OpPassManager &pm, const ScheduleOptions &options) {
+  require(pm, "step");
   TkSchedulePhasesOptions schedule;
   schedule.target = options.target;
   schedule.grid = options.grid;
@@ -113,6 +124,7 @@ struct CudaOptions : PassPipelineOptions<CudaOptions> {
 } // namespace
 
 static void buildLowerToCuda(OpPassManager &pm, const CudaOptions &options) {
+  require(pm, "kernel", options.arch);
   ConvertMegakernelToGPUOptions toGPU;
   toGPU.profile = options.profile;
   pm.addPass(createConvertMegakernelToGPU(toGPU));
@@ -147,6 +159,7 @@ struct CpuOptions : PassPipelineOptions<CpuOptions> {
 } // namespace
 
 static void buildLowerToCpu(OpPassManager &pm, const CpuOptions &options) {
+  require(pm, "kernel", "cpu");
   ConvertMegakernelToCPUOptions toCpu;
   toCpu.vectorBits = options.vectorBits;
   pm.addPass(createConvertMegakernelToCPU(toCpu));

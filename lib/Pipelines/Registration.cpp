@@ -18,6 +18,7 @@
 #include "lib/Transforms/NormalizeNumerics/NormalizeNumerics.h"
 #include "lib/Transforms/PlanBuffers/PlanBuffers.h"
 #include "lib/Transforms/PrefetchInputs/PrefetchInputs.h"
+#include "lib/Transforms/RequireForm/RequireForm.h"
 #include "lib/Transforms/SchedulePhases/SchedulePhases.h"
 #include "lib/Transforms/SplitReductions/SplitReductions.h"
 #include "lib/Transforms/VerifyAutodiff/VerifyAutodiff.h"
@@ -42,6 +43,7 @@ void mlir::megakernel::registerOwnPasses() {
   registerInlinePointwisePasses();
   registerSchedulePhasesPasses();
   registerSplitReductionsPasses();
+  registerRequireFormPasses();
   registerCommitStatePasses();
   registerInsertBarriersPasses();
   registerPrefetchInputsPasses();

@@ -22,6 +22,11 @@ std::optional<TargetFacts> trainkernel::findTarget(llvm::StringRef name) {
   return std::nullopt;
 }
 
+int64_t trainkernel::mostCtas(const TargetFacts &target) {
+  constexpr int64_t threadsOfProcessor = 2048, maxWorkers = 1024;
+  return target.kind == TargetKind::Cpu ? maxWorkers : target.processors * (threadsOfProcessor / target.threads);
+}
+
 std::string trainkernel::listTargets() {
   std::string names;
   for (const TargetFacts &target : targets)

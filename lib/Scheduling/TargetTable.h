@@ -43,6 +43,8 @@ struct TargetFacts {
 
 /// The row of a target: "cpu", or an architecture such as "sm_90a".
 std::optional<TargetFacts> findTarget(llvm::StringRef name);
+/// The most CTAs that run at once if only their threads limit them, or workers that the CPU's runtime starts at most.
+int64_t mostCtas(const TargetFacts &target);
 /// All target names, for messages.
 std::string listTargets();
 

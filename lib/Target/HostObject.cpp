@@ -3,10 +3,12 @@
 #include "lib/Target/Translations.h"
 
 #include "lib/Pipelines/Registration.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/ExecutionEngine/OptUtils.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "mlir/Tools/mlir-translate/Translation.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
@@ -22,6 +24,23 @@ static llvm::cl::opt<std::string> cpuName("tk-cpu", llvm::cl::desc("CPU to gener
                                           llvm::cl::init("x86-64-v3"));
 static llvm::cl::opt<std::string> cpuFeatures("tk-cpu-features", llvm::cl::desc("CPU features, as +a,+b"));
 
+// The code generator would warn of what it does not know and take the oldest CPU there is.
+static LogicalResult checkCpu(Operation *op, const llvm::Target &target, const llvm::Triple &triple) {
+  std::unique_ptr<llvm::MCSubtargetInfo> known(target.createMCSubtargetInfo(triple, "", ""));
+  if (!known->isCPUStringValid(cpuName))
+    return op->emitError() << "unknown CPU '" << cpuName << "', expected one of 'llc -mcpu=help'";
+  for (StringRef feature : llvm::split(StringRef(cpuFeatures), ',')) {
+    if (feature.empty())
+      continue;
+    bool isSigned = feature.starts_with("+") || feature.starts_with("-");
+    bool isKnown = llvm::any_of(known->getAllProcessorFeatures(),
+                                [&](const llvm::SubtargetFeatureKV &entry) { return entry.Key == feature.substr(1); });
+    if (!isSigned || !isKnown)
+      return op->emitError() << "unknown CPU feature '" << feature << "', expected + or - and one of 'llc -mattr=help'";
+  }
+  return success();
+}
+
 static std::unique_ptr<llvm::TargetMachine> createMachine(Operation *op) {
   llvm::InitializeNativeTarget();
   llvm::InitializeNativeTargetAsmPrinter();
@@ -32,13 +51,10 @@ static std::unique_ptr<llvm::TargetMachine> createMachine(Operation *op) {
     op->emitError() << "no code generator for " << triple.str() << ": " << error;
     return nullptr;
   }
+  if (failed(checkCpu(op, *target, triple)))
+    return nullptr;
   std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
       triple, cpuName, cpuFeatures, {}, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
-  // The code generator would warn and take the oldest CPU there is.
-  if (!machine->getMCSubtargetInfo()->isCPUStringValid(cpuName)) {
-    op->emitError() << "unknown CPU '" << cpuName << "', expected one of 'llc -mcpu=help'";
-    return nullptr;
-  }
   return machine;
 }
 
@@ -46,6 +62,8 @@ static LogicalResult translateToObject(Operation *op, raw_ostream &output) {
   std::unique_ptr<llvm::TargetMachine> machine = createMachine(op);
   if (!machine)
     return failure();
+  if (!op->getRegion(0).getOps<gpu::GPUModuleOp>().empty())
+    return op->emitError("is lowered for a GPU, expected 'tk-lower-to-cpu' to have run");
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> module = translateModuleToLLVMIR(op, context, "trainkernel");
   if (!module)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+_MAX_SHOWN = 2000
+
 
 @dataclass(frozen=True)
 class SourceLocation:
@@ -26,6 +28,20 @@ class SourceLocation:
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}"
         return f"{where}: {self.text}" if self.text else where
+
+
+def describe(error: BaseException) -> str:
+    """A foreign exception in words: "KeyError: 'w'", as one line that any terminal can show.
+
+    The user's own exceptions may have a broken ``__str__``, characters that no encoding has, or escape sequences.
+    """
+    try:
+        text = str(error).strip()
+    except Exception as second:
+        text = f"(its text cannot be made: {type(second).__name__})"
+    first = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text.split("\n")[0])
+    shown = first if len(first) <= _MAX_SHOWN else f"{first[:_MAX_SHOWN]}..."
+    return f"{type(error).__name__}: {shown}" if shown else type(error).__name__
 
 
 class TrainKernelError(Exception):
@@ -93,3 +109,17 @@ class DeviceError(UserError):
 
 class InternalError(TrainKernelError):
     """A fault of TrainKernel itself; the message holds the command that reproduces it."""
+
+
+def machine_error(error: BaseException) -> CompileError | None:
+    """The error for an exception that says what the machine lacks; None for any other."""
+    if isinstance(error, MemoryError):
+        hint = "compile on a machine with more memory, or raise the limit on it (ulimit -v)"
+        return CompileError("the compilation ran out of memory", hint=hint)
+    if isinstance(error, OSError):
+        name = f" {error.filename}" if error.filename is not None else ""
+        return CompileError(
+            f"the machine refuses a file or a process{name}: {error.strerror or error}",
+            hint="check free space, permissions and limits; TMPDIR names the folder of temporary files",
+        )
+    return None

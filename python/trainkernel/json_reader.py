@@ -9,7 +9,8 @@ from typing import Any
 
 from trainkernel.errors import ArtifactError
 
-_MAX_TEXT = 1 << 16
+#: Characters of a text at most.
+MAX_TEXT = 1 << 16
 
 
 def malformed(actual: str, expected: str) -> ArtifactError:
@@ -136,7 +137,7 @@ class JsonReader:
         return JsonReader(self._obj.get(key, {}), f"{self.path}.{key}")._obj
 
     def _text(self, value: object, key: str) -> str:
-        if not isinstance(value, str) or "\0" in value or len(value) > _MAX_TEXT:
+        if not isinstance(value, str) or "\0" in value or len(value) > MAX_TEXT:
             raise malformed(f"{self.path}.{key} is {_shown(value)}", "a string")
         return value
 

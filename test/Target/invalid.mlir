@@ -21,6 +21,7 @@ module attributes {gpu.container_module} {
 
 // -----
 
+// OBJECT: error: is lowered for a GPU, expected 'tk-lower-to-cpu' to have run
 // PTX: error: holds 2 GPU modules, expected one
 module attributes {gpu.container_module} {
   gpu.module @one {

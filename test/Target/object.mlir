@@ -6,6 +6,10 @@
 // RUN: llvm-objdump -d %t.wide.o | FileCheck %s --check-prefix=WIDE
 // RUN: not tk-translate --tk-to-object --tk-cpu=pentium99 %t.mlir -o %t.none 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 
+// RUN: not tk-translate --tk-to-object --tk-cpu-features=avx2 %t.mlir -o %t.none 2>&1 | FileCheck %s --check-prefix=UNSIGNED
+// RUN: not tk-translate --tk-to-object --tk-cpu-features=+avx2,-none %t.mlir -o %t.none 2>&1 \
+// RUN:   | FileCheck %s --check-prefix=FEATURE
+
 // The step, its manifest and its digest; the worker function is local, and nothing is missing.
 // CHECK-DAG: D trainkernel_digest
 // CHECK-DAG: D trainkernel_manifest
@@ -15,4 +19,6 @@
 
 // WIDE: vfmadd{{.*}}zmm
 
+// UNSIGNED: error: unknown CPU feature 'avx2', expected + or - and one of 'llc -mattr=help'
+// FEATURE: error: unknown CPU feature '-none', expected + or - and one of 'llc -mattr=help'
 // UNKNOWN: error: unknown CPU 'pentium99', expected one of 'llc -mcpu=help'

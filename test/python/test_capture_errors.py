@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +18,7 @@ pytest.importorskip("torch_mlir")
 import torch.nn.functional as F
 from torch.func import functional_call, grad_and_value
 
+from compile_support import error_of
 from trainkernel.capture import capture
 from trainkernel.errors import CaptureError
 
@@ -336,6 +339,56 @@ def test_autocast_of_an_absent_device_is_not_ignored() -> None:
             return (x[None] @ x[:, None]).sum().float(), state
 
     refused(step, (ones(3), ones(3)), "runs under torch.autocast")
+
+
+@pytest.mark.parametrize("kind", [SystemExit, GeneratorExit, type("Stop", (BaseException,), {}), MemoryError])
+def test_whatever_a_step_raises_is_its_own_error(kind: type[BaseException]) -> None:
+    def step(w: Any, x: Any) -> Any:
+        raise kind
+
+    error = error_of(CaptureError, lambda: capture(step, (torch.ones(3), torch.ones(3))))
+    assert isinstance(error.__cause__, kind)
+    assert error.location is not None and error.location.text == "raise kind"
+
+
+def test_a_path_too_long_for_the_manifest_is_refused() -> None:
+    state = {"x" * 70000: torch.ones(3)}
+    error = error_of(CaptureError, lambda: capture(lambda s, x: (x.sum(), s), (state, torch.ones(3))))
+    assert "of an argument has 70005 characters, expected at most 65536" in str(error)
+
+
+def test_an_interrupt_stays_one() -> None:
+    def step(w: Any, x: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        capture(step, (torch.ones(3), torch.ones(3)))
+
+
+def test_an_error_in_shapes_is_said_once() -> None:
+    program = (
+        "import torch\nfrom trainkernel.capture import capture\n"
+        "def step(w, x): return (w @ x).sum(), w\n"
+        "try: capture(step, (torch.ones(2, 3), torch.ones(2, 3)))\n"
+        "except Exception as error: print(error)\n"
+    )
+    # PyTorch sets its logging up once in a process, for whichever stderr there is then.
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "the step raised RuntimeError" in done.stdout and done.stderr == ""
+
+
+def test_a_default_device_of_the_user_changes_nothing() -> None:
+    def step(w: Any, x: Any) -> Any:
+        return (x @ w * torch.tensor([2.0, 3.0]) + torch.ones(2)).sum(), w * torch.full((), 0.5)
+
+    args = (torch.ones(3, 2), torch.ones(4, 3))
+    plain = capture(step, args).mlir
+    torch.set_default_device("meta")
+    try:
+        assert capture(step, args).mlir == plain
+        assert torch.get_default_device().type == "meta"
+    finally:
+        torch.set_default_device(None)
 
 
 def test_one_hot_needs_the_number_of_classes() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -10,11 +11,13 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from compile_support import fake_tool, needs_tools
 from trainkernel.cli.compile import main
+from trainkernel.cli.streams import write_stdout
 from trainkernel.runtime import artifact
 
 PYTHON = Path(__file__).resolve().parents[2] / "python"
@@ -148,6 +151,27 @@ def test_version(run: Run) -> None:
         (("train.py", "--target", "cuda", "--until-after", "object"), "no stage 'object'"),
         (("train.py", "--until-after", "fuse", "--report"), "no report"),
         (("train.py", "--dump-dir", "train.py"), "cannot be created"),
+        (("train.py", "--dump-dir", ""), "has an empty name"),
+        (("train.py", "--report-json", ""), "has an empty name"),
+        (("train.py", "-o", ""), "has an empty name"),
+        (("",), "has an empty name"),
+        (("train.py", "-o", "train.py", "--target", "cpu"), "a name of Python source"),
+        (("train.py", "-o", "other.py"), "a name of Python source"),
+        (("train.py", "--report-json", "train.py"), "a name of Python source"),
+        (("train.py", "-o", "x", "--report-json", "./x"), "the JSON report and the output are the same file"),
+        (("train.py", "-o", "d/01-capture.mlir", "--until-after", "capture", "--dump-dir", "d"), "does not exist"),
+        (("train.py", "--report-json", "06-ptx.ptx", "--dump-dir", "."), "are the same file"),
+        (("train.py", "-o", "-", "--report-json", "-"), "both go to stdout"),
+        (("train.py", "-o", "x.so", "--until-after", "import"), "expected another ending"),
+        (("train.py", "-o", "a\0b"), "null byte"),
+        (("train.py", "-o", "x" * 300), "too long"),
+        (("train.py", "--dump-dir", "a\0b"), "null byte"),
+        (("a\0b",), "null byte"),
+        (("x" * 300,), "too long"),
+        (("/dev/null",), "is a pipe or a device"),
+        (("train.py", "--grid", "-1"), "--grid"),
+        (("train.py", "--grid", "2147483648"), "the grid is 2147483648, expected at most"),
+        (("train.py", "--grid", "99999999999999999999", "-o", "x.so"), "the grid is"),
     ],
 )
 def test_mistakes_in_the_command_are_refused(run: Run, folder: Path, arguments: tuple[str, ...], said: str) -> None:
@@ -156,6 +180,32 @@ def test_mistakes_in_the_command_are_refused(run: Run, folder: Path, arguments: 
     assert err.startswith("tk-compile: error: ") or "running" in err
     assert said in err
     assert [path.name for path in folder.iterdir() if path.name != "__pycache__"] == ["train.py"]
+
+
+@pytest.mark.parametrize("link", [os.link, os.symlink])
+def test_no_output_replaces_the_file_that_is_compiled(run: Run, folder: Path, link: Callable[[str, str], None]) -> None:
+    (folder / "source").write_text(STEP)
+    link("source", "out.so")
+    for arguments in (("-o", "out.so"), ("-o", "x.so", "--report-json", "out.so")):
+        status, _, err = run("source", *arguments)
+        assert status == 1 and "the file to compile are the same file" in err
+    assert (folder / "source").read_text() == STEP and not (folder / "x.so").exists()
+
+
+def test_a_source_in_another_encoding_is_refused_at_its_line(run: Run, folder: Path) -> None:
+    (folder / "train.py").write_bytes(b"import os\n# \xe9\n" + STEP.encode())
+    status, _, err = run("train.py")
+    assert status == 1 and "the byte 0xe9, which is no utf-8" in err and "train.py:2" in err
+
+
+def test_a_folder_in_the_place_of_a_dump_is_refused(run: Run, folder: Path) -> None:
+    (folder / "ir" / "03-fuse.mlir").mkdir(parents=True)
+    assert "the dump of fuse, " in run("train.py", "--dump-dir", "ir")[2]
+
+
+def test_a_pipe_is_not_read(run: Run, folder: Path) -> None:
+    os.mkfifo("pipe")
+    assert run("pipe")[0] == 1
 
 
 # The user's file
@@ -176,6 +226,10 @@ def test_mistakes_in_the_command_are_refused(run: Run, folder: Path, arguments: 
         ("import sys\nsys.exit('no')", "SystemExit: no", 2),
         ("x = b'\\xff'.decode()", "UnicodeDecodeError", 1),
         ("raise BaseException", "BaseException", 1),
+        ("class Odd(Exception):\n  __str__ = 3\nraise Odd", "Odd: (its text cannot be made: TypeError)", 3),
+        ("raise ValueError('\\udcff \\x1b[2J')", r"ValueError: \udcff \x1b[2J", 1),
+        ("raise ValueError('x' * 100000)", "xxx...", 1),
+        ("raise MemoryError", "MemoryError", 1),
         ("\0", "null bytes", None),
     ],
 )
@@ -196,7 +250,15 @@ def test_mistakes_in_the_file_are_shown_with_their_line(
     ("body", "said", "marked"),
     [
         ("    if x.sum() > 0: pass\n    return x.sum(), state", "reads the value of a tensor", "if x.sum() > 0: pass"),
-        ("    exit(0)", "ended the program", None),
+        ("    exit(0)", "ended the program", "exit(0)"),
+        ("    raise GeneratorExit", "GeneratorExit", "raise GeneratorExit"),
+        ("    raise type('Stop', (BaseException,), {})('now')", "raised Stop: now", "raise type"),
+        ("    raise MemoryError", "raised MemoryError", "raise MemoryError"),
+        ("    return (x @ torch.ones(4)).sum(), state", "RuntimeError", "x @ torch.ones(4)"),
+        ("    return x.cuda().sum(), state", "", "x.cuda()"),
+        ("    return F.conv1d(x[None, None], x[None, None, :2]).sum(), state", "a convolution", "F.conv1d"),
+        ("    return F.max_pool1d(x[None], 2).sum(), state", "not supported", "F.max_pool1d"),
+        ("    return F.avg_pool1d(x[None], 2).sum(), state", "not supported", "F.avg_pool1d"),
         ("    return x.sum()", "expected (loss, new_state)", None),
         ("    raise KeyError('k')", "KeyError", "raise KeyError('k')"),
         ("    return x.cumsum(0).sum(), state", "not supported", "x.cumsum(0)"),
@@ -207,7 +269,7 @@ def test_steps_that_cannot_be_compiled_are_the_users_error(
 ) -> None:
     pytest.importorskip("torch_mlir")
     args = "def example_args(): return torch.ones(3), torch.ones(3)"
-    (folder / "bad.py").write_text(f"import torch\ndef step(state, x):\n{body}\n{args}\n")
+    (folder / "bad.py").write_text(f"import torch, torch.nn.functional as F\ndef step(state, x):\n{body}\n{args}\n")
     status, _, err = run("bad.py")
     assert (status, said in err) == (1, True), err
     assert marked is None or marked in err
@@ -224,10 +286,56 @@ def test_it_compiles_for_both_targets_by_the_name_of_the_output(run: Run, folder
         status, out, err = run("train.py", "-o", output, "--report")
         assert status == 0 and f"step for {kind}" in out
         # The user's own output does not mix with ours, and a warning of PyTorch's is none of the user's business.
-        assert err == "running\n"
+        size = (folder / output).stat().st_size
+        assert err == f"running\ntk-compile: wrote {output} ({size} bytes)\n"
         manifest = artifact.read(folder / output).manifest
         assert manifest.target.kind == kind and manifest.source["file"] == "train.py"
     assert not [path.name for path in folder.iterdir() if ".tmp" in path.name]
+
+
+@needs_tools
+def test_places_are_those_of_the_start_wherever_the_file_goes(run: Run, folder: Path) -> None:
+    pytest.importorskip("torch_mlir")
+    (folder / "away").mkdir()
+    (folder / "train.py").write_text(STEP.replace("import torch\n", "import os\nos.chdir('away')\nimport torch\n", 1))
+    status, out, err = run("train.py", "-o", "train.so", "--report-json", "-", "--dump-dir", "ir", "--report")
+    assert status == 0 and json.loads(out)["name"] == "step" and "step for cpu" in err
+    assert artifact.read(folder / "train.so").manifest.target.kind == "cpu"
+    assert len(list((folder / "ir").iterdir())) == 7 and list((folder / "away").iterdir()) == []
+    # Python looks for train.so before it looks for train.py.
+    assert "tk-compile: wrote the stages to ir\n" in err and "`import train` now finds train.so" in err
+
+
+@needs_tools
+def test_a_report_that_cannot_be_written_leaves_the_old_output(run: Run, folder: Path) -> None:
+    pytest.importorskip("torch_mlir")
+    (folder / "x.so").write_bytes(b"old")
+    status, out, err = run("train.py", "-o", "x.so", "--report-json", "/dev/full")
+    assert (status, out) == (1, "") and "the output /dev/full cannot be written: No space left on device" in err
+    assert (folder / "x.so").read_bytes() == b"old"
+    assert sorted(path.name for path in folder.iterdir() if path.is_file()) == ["train.py", "x.so"]
+
+
+@needs_tools
+@pytest.mark.parametrize("name", ["trainkernel_manifest", "trainkernel_digest", "_", "s" * 300, "\u00e9"])
+def test_a_step_may_have_any_name(run: Run, folder: Path, name: str) -> None:
+    pytest.importorskip("torch_mlir")
+    (folder / "train.py").write_text(STEP.replace("def step", f"def {name}"))
+    assert run("train.py", "--step", name, "-o", "x.cubin")[0] == 0
+    assert artifact.read(folder / "x.cubin").manifest.name == "step"
+
+
+def test_a_path_that_pytorch_cannot_trace_is_refused(run: Run, folder: Path) -> None:
+    (folder / "train.py").rename(folder / "\udcff.py")
+    status, _, err = run("\udcff.py")
+    assert status == 1 and r"\udcff.py' is no UTF-8" in err
+
+
+@needs_tools
+def test_output_names_may_be_any_bytes(run: Run, folder: Path) -> None:
+    pytest.importorskip("torch_mlir")
+    assert run("train.py", "-o", "\udcff \n.so")[0] == 0
+    assert artifact.read(folder / "\udcff \n.so").manifest.target.kind == "cpu"
 
 
 @needs_tools
@@ -296,7 +404,35 @@ def test_an_unexpected_exception_keeps_its_traceback_in_a_file(run: Run, monkeyp
     assert "fault of trainkernel" in err and "tk-compile train.py -o 'a b.so'" in err
     kept = Path(err.strip().rsplit(" ", 1)[1])
     assert "surprise" in kept.read_text()
-    kept.unlink()
+
+
+def test_a_traceback_that_no_file_takes_is_shown(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("trainkernel.cli.compile._check_outputs", lambda _: 1 / 0)
+    monkeypatch.setattr("tempfile.tempdir", "/absent")
+    assert main(["train.py"]) == 2
+    assert "division by zero" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(28, "No space left on device", "/tmp/x"), "/tmp/x: No space left on device"),
+        (FileNotFoundError(2, "No usable temporary directory found"), "TMPDIR"),
+        (MemoryError(), "ran out of memory"),
+    ],
+)
+def test_what_the_machine_lacks_exits_with_1(
+    run: Run, monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
+) -> None:
+    def broken(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("trainkernel.cli.compile._compile", broken)
+    monkeypatch.setattr("trainkernel.cli.compile._capture", lambda *_: None)
+    status, _, err = run("train.py")
+    assert status == 1 and said in err and "fault of trainkernel" not in err
 
 
 # In processes of their own
@@ -338,7 +474,7 @@ def test_the_command_itself_is_quiet_and_repeatable(folder: Path) -> None:
     (folder / "helper.py").rename(folder / "sub" / "helper.py")
     for output in ("one.so", "two.so"):
         done = subprocess.run(
-            [*COMMAND, "sub/train.py", "-o", output], env=environment(), capture_output=True, check=False
+            [*COMMAND, "sub/train.py", "-q", "-o", output], env=environment(), capture_output=True, check=False
         )
         assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     assert (folder / "one.so").read_bytes() == (folder / "two.so").read_bytes()
@@ -353,6 +489,90 @@ def test_a_reader_that_leaves_early_is_no_error(folder: Path) -> None:
         process.stdout.close()
         assert process.stderr.read() == b"running\n"
     assert process.returncode == 128 + signal.SIGPIPE
+
+
+def shell(command: str) -> subprocess.CompletedProcess[str]:
+    """Runs a line of shell with tk-compile as $TK."""
+    variables = environment(TK=" ".join(COMMAND))
+    return subprocess.run(command, shell=True, env=variables, capture_output=True, text=True, check=False)
+
+
+@needs_tools
+@pytest.mark.parametrize(
+    ("variable", "target"), [("PYTHONUNBUFFERED=1", ">/dev/full"), ("", ">/dev/full"), ("", ">&-")]
+)
+def test_output_that_does_not_arrive_is_an_error(folder: Path, variable: str, target: str) -> None:
+    pytest.importorskip("torch_mlir")
+    done = shell(f"{variable} $TK train.py --until-after capture {target}")
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.startswith("running\ntk-compile: error: stdout cannot be written: ")
+    assert done.stderr.count("\n") == 3
+
+
+@pytest.mark.parametrize("variable", ["PYTHONUNBUFFERED=1", ""])
+def test_help_that_does_not_arrive_is_an_error(folder: Path, variable: str) -> None:
+    for target, said in ((">/dev/full", "No space left on device"), (">&-", "it is closed")):
+        done = shell(f"{variable} $TK --help {target}")
+        assert done.returncode == 1 and f"stdout cannot be written: {said}" in done.stderr
+        assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
+    assert shell("$TK absent.py 2>&-").returncode == 1
+    assert shell("$TK absent.py >&- 2>&- <&-").returncode == 1
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_file_that_closes_a_stream_still_gets_its_error(folder: Path, stream: str) -> None:
+    (folder / "bad.py").write_text(f"import sys\nsys.{stream}.close()\nraise KeyError\n")
+    done = shell("$TK bad.py")
+    assert done.returncode == 1 and "bad.py:3: raise KeyError" in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+def test_a_partly_taken_write_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(io.RawIOBase):
+        def __init__(self) -> None:
+            self.taken = b""
+
+        def write(self, data: Any) -> int:
+            self.taken += bytes(data[:3])
+            return min(3, len(data))
+
+    class Stdout:
+        buffer = Slow()
+
+        def flush(self) -> None:
+            pass
+
+    monkeypatch.setattr("sys.stdout", Stdout())
+    write_stdout(b"0123456789")
+    assert Stdout.buffer.taken == b"0123456789"
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ("os.kill(os.getpid(), signal.SIGTERM)", 143),
+        ("os.kill(os.getpid(), signal.SIGINT)", 130),
+        ("os.kill(os.getpid(), signal.SIGHUP)", 129),
+        ("raise KeyboardInterrupt", 130),
+        # As a C extension does that is interrupted while it is imported.
+        ("try: os.kill(os.getpid(), signal.SIGINT)\nexcept KeyboardInterrupt: raise ImportError", 130),
+    ],
+)
+def test_signals_end_it_while_the_file_runs(
+    folder: Path, capsys: pytest.CaptureFixture[str], body: str, status: int
+) -> None:
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    # Whatever the tests' own caller lets be ignored.
+    for number in before:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        (folder / "bad.py").write_text(f"import os, signal\n{body}\n")
+        assert main(["bad.py"]) == status
+        assert all(signal.getsignal(number) is signal.default_int_handler for number in before)
+        assert "Traceback" not in capsys.readouterr().err
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @needs_tools

@@ -17,10 +17,10 @@ from compile_support import FileStep, error_of, fake_tool, missing_tools, needs_
 from trainkernel.compiler import CompiledArtifact, compile_step
 from trainkernel.compiler.report import format_bytes, format_count, join_lines, make_report
 from trainkernel.compiler.stages import STAGE_NAMES, find_stage, stages_for, with_manifest
-from trainkernel.compiler.targets import resolve_target
+from trainkernel.compiler.targets import check_residency, resolve_target
 from trainkernel.compiler.tools import find_tk_opt
 from trainkernel.errors import CompileError, InternalError
-from trainkernel.manifest import CpuTarget, CudaTarget, Manifest
+from trainkernel.manifest import CpuTarget, CudaTarget, KernelSpec, Manifest
 from trainkernel.runtime import artifact, elf
 
 CUDA, CPU = CudaTarget("sm_90a"), CpuTarget("x86-64-v3", ("+avx2",))
@@ -169,8 +169,35 @@ def test_a_failing_tk_opt_is_a_fault_of_ours_with_a_reproducer(tmp_path: Path, m
     assert again.returncode in (-6, 134) and "Cannot select" in again.stderr
     kept = Path(command[1].split()[-1])
     assert "megakernel.manifest" in kept.read_text()
-    kept.unlink()
-    kept.parent.rmdir()
+
+
+@pytest.mark.parametrize(("kind", "most"), [("cuda", 132 * 8), ("cpu", 1024)])
+def test_a_grid_that_cannot_run_at_once_is_refused_before_the_work(kind: str, most: int) -> None:
+    arch = "sm_90a" if kind == "cuda" else "x86-64-v3"
+    for grid in (-1, most + 1, 1 << 31, 1 << 70):
+        error = error_of(CompileError, lambda grid=grid: compile_step(captured(), target=kind, arch=arch, grid=grid))  # type: ignore[misc]
+        assert f"the grid is {grid}, expected at most" in str(error) and str(most) in str(error)
+
+
+def test_the_ctas_of_a_kernel_must_fit_the_gpu_together() -> None:
+    def kernel(grid: int, shared: int) -> KernelSpec:
+        return KernelSpec("step", grid=(grid, 1, 1), threads=256, shared_bytes=shared)
+
+    target = CudaTarget("sm_90a")
+    # By shared memory, by registers, by threads.
+    for shared, registers, fit in ((227 << 10, 40, 1), (100 << 10, 40, 2), (0, 255, 1), (0, 128, 2), (0, None, 8)):
+        check_residency(kernel(132 * fit, shared), registers, target)
+        error = error_of(
+            CompileError,
+            lambda s=shared, r=registers, f=fit: check_residency(kernel(132 * f + 1, s), r, target),  # type: ignore[misc]
+        )
+        assert f"at most {132 * fit}," in str(error)
+
+
+def test_a_constant_that_cannot_be_written_is_the_users_error() -> None:
+    step = captured()
+    step.manifest["parameters"] = [10**5000]
+    assert "constant" in str(error_of(CompileError, lambda: compile_step(step, until_after="capture")))
 
 
 # With the tools
@@ -260,19 +287,45 @@ def test_an_old_ptxas_is_named_with_what_to_install(tmp_path: Path, monkeypatch:
     assert "too old" in str(error_of(CompileError, lambda: compile_step(captured(), arch="sm_90a")))
 
 
+# Refuses all but the smallest input, as a tool does that meets wrong code of ours.
+PICKY = """
+case "$*" in *--version*) echo 1.2; exit;; esac
+for word; do
+  [ "$before" = -o ] && out=$word
+  case $word in *.ptx|*.o) [ $(wc -c <"$word") -gt 100 ] && { echo "fatal: no" >&2; exit 9; };; esac
+  before=$word
+done
+echo x >"$out"
+"""
+
+
 @needs_tools
 @pytest.mark.parametrize("kind", ["cuda", "cpu"])
-def test_a_failing_assembler_or_linker_keeps_its_input(
+def test_an_assembler_or_linker_that_refuses_our_code_keeps_its_input(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tool = fake_tool(tmp_path / "tool", 'case "$*" in *--version*) echo 1.2;; *) echo "fatal: no" >&2; exit 9;; esac')
-    monkeypatch.setenv("TRAINKERNEL_PTXAS" if kind == "cuda" else "CC", str(tool))
+    monkeypatch.setenv("TRAINKERNEL_PTXAS" if kind == "cuda" else "CC", str(fake_tool(tmp_path / "tool", PICKY)))
     error = error_of(InternalError, lambda: compile_step(captured(), target=kind, arch=None))
     assert "tool failed with exit status 9: fatal: no" in str(error)
     kept = next(Path(word) for word in str(error).split() if word.endswith(("step.ptx", "step.o")))
     assert kept.stat().st_size > 100
-    kept.unlink()
-    kept.parent.rmdir()
+
+
+@needs_tools
+@pytest.mark.parametrize("kind", ["cuda", "cpu"])
+@pytest.mark.parametrize("body", ["exit 1", "exit 0", "echo 'cannot write: No space left on device' >&2; exit 1"])
+def test_an_assembler_or_linker_that_works_on_nothing_is_the_machines_fault(
+    kind: str, body: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAINKERNEL_PTXAS" if kind == "cuda" else "CC", str(fake_tool(tmp_path / "tool", body)))
+    error = error_of(CompileError, lambda: compile_step(captured(), target=kind, arch=None))
+    assert "tool" in str(error) and "fault of trainkernel" not in str(error) and error.hint
+
+
+def test_a_tk_opt_that_is_none_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRAINKERNEL_TK_OPT", str(fake_tool(tmp_path / "tool", "exit 1")))
+    error = error_of(CompileError, lambda: compile_step(captured(), until_after="fuse"))
+    assert "is no tk-opt" in str(error) and "TRAINKERNEL_TK_OPT" in str(error)
 
 
 @needs_tools

@@ -10,9 +10,10 @@ import pytest
 
 from compile_support import error_of, fake_tool
 from trainkernel.compiler import tools
-from trainkernel.compiler.diagnostics import explain_failure, keep_reproducer, parse_diagnostics
+from trainkernel.compiler.diagnostics import explain_failure, parse_diagnostics
 from trainkernel.compiler.tools import ToolRun, find_linker, find_ptxas, find_tk_opt, run_tool, version_of
 from trainkernel.errors import CompileError, InternalError
+from trainkernel.reproducer import keep_reproducer
 
 USER = "/home/ada/step.py"
 
@@ -120,7 +121,7 @@ def test_a_diagnostic_without_a_location_is_still_the_users_error() -> None:
     [
         ("tk-opt: Casting.h:109: Assertion `Val' failed.\nPLEASE submit a bug report to x\nStack dump:\n", -6),
         ("LLVM ERROR: Cannot select: 0x1\n", 134),
-        (f"{USER}:1:1: error: fine\nLLVM ERROR: out of memory\n", 1),
+        (f"{USER}:1:1: error: fine\nLLVM ERROR: broken\n", 1),
         ("<stdin>:4:2: error: custom op 'x.y' is unknown\n", 1),
         (f"{USER}:1:1: error: 'megakernel.tile' op yields nothing\n", 1),
         (f"{USER}:1:1: error: failed to legalize operation 'x.y'\n", 1),
@@ -128,7 +129,7 @@ def test_a_diagnostic_without_a_location_is_still_the_users_error() -> None:
         (f"{USER}:1:1: error: internal error in the arena plan: overlap\n", 1),
         (f"{USER}:1:1: error: phase 0 writes output a while phase 0 reads input b, expected a barrier\n", 1),
         ("", 1),
-        ("", -9),
+        ("", -11),
     ],
 )
 def test_crashes_and_broken_invariants_are_faults_of_ours(stderr: str, status: int) -> None:
@@ -137,6 +138,21 @@ def test_crashes_and_broken_invariants_are_faults_of_ours(stderr: str, status: i
     assert "tk-opt failed with " in str(error) and "reproduce it with: CMD" in str(error)
     if status == -6:
         assert "SIGABRT" in str(error) and "Assertion `Val' failed" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("stderr", "status", "said"),
+    [
+        ("", -9, "ran out of memory, or was killed"),
+        (f"{USER}:1:1: error: fine\nLLVM ERROR: out of memory\n", -6, "out of memory"),
+        ("terminate called after throwing an instance of 'std::bad_alloc'\n", -6, "ulimit -v"),
+        ("collect2: No space left on device\n", 1, "TMPDIR"),
+        ("", -15, "ended from outside by signal SIGTERM"),
+    ],
+)
+def test_what_the_machine_lacks_is_no_fault_of_ours(stderr: str, status: int, said: str) -> None:
+    error = explain_failure(run_with(stderr, status), lambda: pytest.fail("a reproducer is for faults of ours"))
+    assert type(error) is CompileError and said in str(error)
 
 
 def test_late_stages_never_blame_the_user() -> None:
@@ -148,8 +164,17 @@ def test_a_reproducer_stays_and_its_command_runs(tmp_path: Path) -> None:
     sentence = keep_reproducer({"in.txt": b"hello"}, lambda folder: [sys.executable, "-c", "1", f"{folder}/in.txt"])
     path = Path(re.findall(r"(\S+/in\.txt)", sentence)[0])
     assert path.read_bytes() == b"hello"
-    path.unlink()
-    path.parent.rmdir()
+    # The next one takes its place: a program that fails again and again fills no disk.
+    again = keep_reproducer({"in.txt": b"again"}, lambda folder: ["cat", f"{folder}/in.txt"])
+    assert not path.exists() and Path(re.findall(r"(\S+/in\.txt)", again)[0]).read_text() == "again"
+
+
+def test_a_reproducer_that_cannot_be_kept_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert "could not be kept" in keep_reproducer({"absent/in.txt": b""}, lambda folder: [])
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr("tempfile.tempdir", "/absent")
+    assert "could not be kept" in keep_reproducer({"in.txt": b""}, lambda folder: [])
 
 
 def test_diagnostics_are_told_from_source_excerpts() -> None:

@@ -198,6 +198,44 @@ def test_mistakes_are_said_before_the_long_work(capfd: pytest.CaptureFixture[str
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("target", None),
+        ("target", 3),
+        ("arch", 3),
+        ("roles", {"loss": "out[0]"}),
+        ("name", 3),
+        ("donate", "yes"),
+        ("grid", "x"),
+        ("grid", True),
+        ("grid", 1.5),
+        ("verbose", 1),
+    ],
+)
+def test_an_argument_of_another_type_is_named(name: str, value: object) -> None:
+    options: dict[str, Any] = {name: value}
+    error = error_of(
+        TypeError, lambda: trainkernel.compile_training(mlp(torch.float32), mlp_args(8, 16, 24), **options)
+    )
+    assert f"compile_training: {name} is {value!r}, expected " in str(error)
+
+
+@pytest.mark.parametrize("options", [{"grid": -1}, {"grid": 1 << 40}, {"name": "_"}, {"name": "trainkernel_x"}])
+def test_values_that_no_target_has_are_refused(options: dict[str, Any]) -> None:
+    step, args = mlp(torch.float32), mlp_args(8, 16, 24)
+    compile_it = trainkernel.compile_training
+    error = error_of(trainkernel.UserError, lambda: compile_it(step, args, target="cpu", **options))
+    assert error.expected
+
+
+def test_paths_of_another_type_are_named(mlp_step: trainkernel.CompiledTrainingStep) -> None:
+    for path in (None, 3, ["step.so"]):
+        wrong: Any = path
+        assert f"path is {path!r}" in str(error_of(TypeError, lambda w=wrong: trainkernel.load(w)))  # type: ignore[misc]
+        assert f"path is {path!r}" in str(error_of(TypeError, lambda w=wrong: mlp_step.save(w)))  # type: ignore[misc]
+
+
 def test_verbose_writes_stages_and_a_report_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     trainkernel.compile_training(mlp(torch.float32), mlp_args(4, 8, 8), name="train", verbose=True, arch="x86-64-v2")
     out, err = capsys.readouterr()

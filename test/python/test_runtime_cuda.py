@@ -292,6 +292,8 @@ from trainkernel.errors import DeviceError
 try:
     trainkernel.runtime.load({str(path)!r})
 except DeviceError as error:
+    # The bindings' own exceptions say nothing more.
+    assert error.__cause__ is None and (error.__context__ is None or error.__suppress_context__)
     print(error)
 """
     environment = {"PYTHONPATH": str(ROOT / "python"), "CUDA_VISIBLE_DEVICES": ""}

@@ -48,6 +48,19 @@ static LogicalResult decomposeJoins(Operation *step) {
   return applyPatternsGreedily(step, std::move(patterns));
 }
 
+// A convolution or a pooling reads its operand through windows that overlap.
+static LogicalResult checkWindows(Operation *step) {
+  WalkResult result = step->walk([](linalg::LinalgOp op) {
+    for (AffineMap map : op.getIndexingMapsArray())
+      if (llvm::any_of(map.getResults(), [](AffineExpr e) { return !isa<AffineDimExpr, AffineConstantExpr>(e); }))
+        return op.emitError() << "a convolution, a pooling or another window over a tensor is not supported, expected "
+                                 "matrix products, sums and elementwise operations",
+               WalkResult::interrupt();
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
 static LogicalResult importFunction(func::FuncOp function) {
   if (function.isExternal())
     return function.emitError("has no body, expected the training step");
@@ -75,6 +88,8 @@ static LogicalResult importFunction(func::FuncOp function) {
   ReturnOp::create(builder, oldReturn->getLoc(), oldReturn->getOperands());
   oldReturn->erase();
   function.erase();
+  if (failed(checkWindows(step)))
+    return failure();
   return decomposeJoins(step);
 }
 

@@ -7,7 +7,8 @@ def TkImportLinalg : Pass<"tk-import-linalg", "::mlir::ModuleOp"> {
     (a string), and new states `megakernel.updates`. Leaves a `megakernel.step` of the same name and body in its
     place. `tensor.concat` and `tensor.pad` become `tensor.insert_slice`.
 
-    Fails where a role is missing or not a role, where the function has more than one block, or where the result
+    Fails where a role is missing or not a role, where the function has more than one block, where an op reads
+    a tensor through windows, as convolutions and poolings do, or where the result
     violates a constraint of `megakernel.step`; declare the roles when capturing the step.
 
     Example:

@@ -23,6 +23,15 @@ struct SchedulePhasesPass : public megakernel::impl::TkSchedulePhasesBase<Schedu
       getOperation().emitError() << "unknown target '" << target << "', expected one of " << trainkernel::listTargets();
       return signalPassFailure();
     }
+    if (grid < 0 || grid > trainkernel::mostCtas(*facts)) {
+      getOperation().emitError() << "grid is " << static_cast<int64_t>(grid) << ", expected 0 to "
+                                 << trainkernel::mostCtas(*facts) << " CTAs, which run at once on " << target;
+      return signalPassFailure();
+    }
+    if (getOperation().getOps<StepOp>().empty()) {
+      getOperation().emitError("holds no 'megakernel.step', expected 'tk-import' to have run");
+      return signalPassFailure();
+    }
     for (auto step : llvm::make_early_inc_range(getOperation().getOps<StepOp>()))
       if (failed(buildKernel(step, *facts, grid)))
         return signalPassFailure();

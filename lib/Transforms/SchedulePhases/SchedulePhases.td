@@ -11,7 +11,8 @@ def TkSchedulePhases : Pass<"tk-schedule-phases", "::mlir::ModuleOp"> {
 
     An op that overwrites a state goes, where that makes no phase more, after the last op that reads it.
 
-    Fails on an unknown target, or on compute outside of fused ops: run `tk-inline-pointwise` first.
+    Fails on an unknown target, on a `grid` that cannot run at once on it, on a module without a step, or on
+    compute outside of fused ops: run `tk-inline-pointwise` first.
   }];
   let options = [
     Option<"target", "target", "std::string", "\"sm_90a\"", "What to schedule for: cpu, sm_80, sm_90a">,

@@ -14,6 +14,7 @@ import contextlib
 import hashlib
 import inspect
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -31,7 +32,12 @@ if TYPE_CHECKING:
     from trainkernel.capture.arguments import Arguments
     from trainkernel.capture.export import TracedStep
 
-__all__ = ["CapturedStep", "RolesError", "StepRoles", "capture"]
+__all__ = ["CapturedStep", "RolesError", "StepRoles", "capture", "is_step_name"]
+
+# A symbol in PTX, ELF and the manifest alike; "_" alone is none in PTX.
+_STEP_NAME = re.compile(r"(?!_$)[A-Za-z_]\w{0,254}", re.ASCII)
+# Symbols of the compiled file.
+_RESERVED = "trainkernel_"
 
 # Tracing hooks into PyTorch's tracer, which is one for the process.
 _LOCK = threading.RLock()
@@ -54,6 +60,11 @@ class CapturedStep:
     out_tree: TreeSpec
 
 
+def is_step_name(name: str) -> bool:
+    """Whether a kernel can have this name."""
+    return _STEP_NAME.fullmatch(name) is not None and not name.startswith(_RESERVED)
+
+
 def capture(
     step: Callable[..., Any],
     example_args: tuple[Any, ...],
@@ -72,7 +83,8 @@ def capture(
         example_args: its positional arguments: nested dicts, lists, tuples, namedtuples and None, with tensors
             (real, meta or fake, on any device) or numpy arrays, of which only shape and dtype count. Python numbers,
             bools and strings in them are compile-time constants.
-        name: the symbol of the kernel, an identifier.
+        name: the symbol of the kernel, an ASCII identifier of at most 255 characters other than "_" that does not
+            begin with "trainkernel_".
         roles: where the step's arguments and outputs are paired otherwise than above.
         compilable: refuse what linalg can say and a kernel cannot hold, such as convolutions.
 
@@ -80,8 +92,9 @@ def capture(
         CaptureError: the step cannot be compiled; the message names the operation or argument and the user's line.
         CompileError: PyTorch or torch-mlir is not installed.
     """
-    if not name.isidentifier() or not name.isascii():
-        raise CaptureError(f"the name of the step is {name!r}", expected="an ASCII identifier")
+    if not is_step_name(name):
+        expected = f'an ASCII identifier of at most 255 characters, not "_", that does not begin with {_RESERVED}'
+        raise CaptureError(f"the name of the step is {name[:300]!r}", expected=expected)
     check_packages()
     # These import PyTorch and torch-mlir.
     from trainkernel.capture.arguments import describe_arguments

@@ -12,6 +12,7 @@ import torch
 
 from trainkernel.capture.tensors import SUPPORTED_DTYPES, TensorType
 from trainkernel.errors import ArgumentError, CaptureError
+from trainkernel.json_reader import MAX_TEXT
 from trainkernel.pytree import NamedTupleTypes, TreeSpec, flatten, namedtuple_types
 
 
@@ -55,6 +56,10 @@ def describe_arguments(step: Callable[..., Any], example_args: tuple[Any, ...]) 
         raise CaptureError(error.message, expected=error.expected, hint=error.hint) from error
     check_text("the example arguments", spec)
     names = tuple(path for name, child in zip(parameters, spec.children, strict=True) for path in child.paths(name))
+    if longest := next((name for name in names if len(name) > MAX_TEXT), None):
+        raise CaptureError(
+            f"the path {longest[:40]}... of an argument has {len(longest)} characters", expected=f"at most {MAX_TEXT}"
+        )
     described = tuple(_leaf_type(name, leaf) for name, leaf in zip(names, leaves, strict=True))
     _check_aliases(names, leaves)
     requires_grad = tuple(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves)

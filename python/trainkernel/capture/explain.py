@@ -10,20 +10,21 @@ from torch._subclasses.fake_tensor import (
 )
 
 from trainkernel.capture.locations import user_frame_of_traceback
-from trainkernel.errors import CaptureError, SourceLocation
+from trainkernel.errors import CaptureError, SourceLocation, describe
 
 _MASK_HINT = "use torch.where with the mask, or multiply by it, instead of selecting by it"
 
 
-def explained(error: Exception) -> CaptureError:
+def explained(error: BaseException) -> CaptureError:
     """The error that the user gets for an exception that escaped the trace; raise it ``from`` that exception."""
     position = user_frame_of_traceback(error.__traceback__)
     location = position.location() if position else None
+    if isinstance(error, SystemExit):
+        return CaptureError("the step ended the program", expected="a step that returns", location=location)
     known = _known(error, location)
     if known is not None:
         return known
-    first = str(error).strip().split("\n")[0]
-    what = f"{type(error).__name__}: {first}" if first else type(error).__name__
+    what = describe(error)
     if location is None:
         return CaptureError(f"PyTorch could not trace the step: {what}", expected="a static functional step")
     return CaptureError(
@@ -41,8 +42,8 @@ def control_flow_error(name: str, location: SourceLocation | None) -> CaptureErr
     )
 
 
-def _known(error: Exception, location: SourceLocation | None) -> CaptureError | None:
-    text = str(error)
+def _known(error: BaseException, location: SourceLocation | None) -> CaptureError | None:
+    text = describe(error)
     if isinstance(error, DataDependentOutputException) or ".numpy() is not supported" in text:
         return CaptureError(
             "the step reads the value of a tensor (.item(), .tolist(), .numpy(), bool(), int(), float() or an if)",
@@ -69,8 +70,8 @@ def _known(error: Exception, location: SourceLocation | None) -> CaptureError | 
     return _known_by_text(error, location)
 
 
-def _known_by_text(error: Exception, location: SourceLocation | None) -> CaptureError | None:
-    text = str(error)
+def _known_by_text(error: BaseException, location: SourceLocation | None) -> CaptureError | None:
+    text = describe(error)
     if type(error).__name__ == "UncapturedHigherOrderOpError":
         return control_flow_error("torch.cond, while_loop or the like", location)
     if "does not require grad and does not have a grad_fn" in text:
@@ -96,5 +97,5 @@ def _known_by_text(error: Exception, location: SourceLocation | None) -> Capture
     return None
 
 
-def _op(error: Exception) -> str:
+def _op(error: BaseException) -> str:
     return str(getattr(error, "func", error)).rsplit(".", 1)[0]

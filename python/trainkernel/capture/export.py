@@ -102,9 +102,8 @@ def trace_step(step: Callable[..., Any], arguments: Arguments) -> TracedStep:
     """
     module = _StepModule(step, arguments)
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    # Whatever device the program has chosen as the default: constants are evaluated on the CPU.
     with (
-        torch.device("cpu"),
+        _on_cpu(),
         _errors_unlogged(),
         _without_optimizers(),
         _isolated(),
@@ -114,16 +113,17 @@ def trace_step(step: Callable[..., Any], arguments: Arguments) -> TracedStep:
         try:
             _rehearse(module, mode, arguments.types)
             graph_module, signature = _export(module, mode, _fakes(mode, arguments.types))
-        except CaptureError:
+        except (CaptureError, KeyboardInterrupt):
             raise
-        except Exception as error:
+        except BaseException as error:
+            # The step may raise anything, SystemExit and classes of its own included.
             raise explained(error) from error
     check_warnings([str(warning.message) for warning in caught])
     assert isinstance(graph_module, torch.fx.GraphModule)
     assert module.out_spec is not None
     check_graph(graph_module, signature, arguments.names)
     flows, parameters = flows_of(graph_module)
-    with torch.device("cpu"):
+    with _on_cpu():
         fold_constants(graph_module)
     types = _output_types(graph_module, module.out_spec)
     return TracedStep(graph_module, module.out_spec, types, flows, parameters)
@@ -238,6 +238,11 @@ def _watched_nodes(on_node: Callable[[torch.fx.Node], None]) -> Iterator[None]:
         yield
     finally:
         PythonKeyTracer.create_node = original  # type: ignore[method-assign]
+
+
+def _on_cpu() -> contextlib.AbstractContextManager[Any]:
+    """Lets tensors without a device of their own be on the CPU, where the trace is, whatever default the user set."""
+    return contextlib.nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu")
 
 
 @contextlib.contextmanager

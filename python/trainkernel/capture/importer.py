@@ -11,7 +11,10 @@ from torch_mlir.extras.fx_importer import ContextCache, FxImporter, FxImporterHo
 
 from trainkernel.capture.export import position_of
 from trainkernel.capture.locations import SourcePosition
-from trainkernel.errors import CaptureError, SourceLocation
+from trainkernel.errors import CaptureError, SourceLocation, describe
+
+# What the importer raises for what it does not know.
+_IMPORT_ERRORS = (NotImplementedError, TypeError, ValueError, AssertionError, RuntimeError, KeyError)
 
 _BY_ONE_HOT = "multiply by a one-hot matrix: F.one_hot(ids, n).to(table.dtype) @ table"
 _BY_PRODUCT = "unfold the windows outside of the step and use a matrix product"
@@ -45,7 +48,17 @@ def torch_dialect_text(graph: torch.fx.Graph, name: str, fallback: SourcePositio
     torch_dialect.register_dialect(context)
     importer = FxImporter(context=context, graph_node_importer_cls=_NodeImporter, hooks=_Hooks())
     importer._cc = _Locations(context, fallback, importer._py_attr_tracker)
-    importer.import_stateless_graph(graph, func_name=name)
+    try:
+        importer.import_stateless_graph(graph, func_name=name)
+    except CaptureError:
+        raise
+    except _IMPORT_ERRORS as error:
+        # Types and literals are imported outside of any operation.
+        raise CaptureError(
+            f"torch-mlir cannot import the step: {describe(error)}",
+            expected="operations and constants that it knows",
+            location=fallback.location(),
+        ) from error
     return str(importer.module.operation.get_asm(enable_debug_info=True))
 
 
@@ -79,7 +92,7 @@ class _NodeImporter(GraphNodeImporter):  # type: ignore[misc]
     def _import_torch_op_overload(self, loc: Any, node: torch.fx.Node, concrete_target: Any = None) -> None:
         try:
             super()._import_torch_op_overload(loc, node, concrete_target)
-        except (NotImplementedError, TypeError, ValueError, AssertionError, RuntimeError, KeyError) as error:
+        except _IMPORT_ERRORS as error:
             position = position_of(node)
             raise unsupported_operator(
                 str(node.target).removesuffix(".default"), position.location() if position else None

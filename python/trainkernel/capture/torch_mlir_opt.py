@@ -5,9 +5,8 @@ from __future__ import annotations
 import operator
 import os
 import re
-import shlex
+import signal
 import subprocess
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -18,6 +17,7 @@ from trainkernel.capture.export import position_of
 from trainkernel.capture.importer import torch_dialect_text, unsupported_operator
 from trainkernel.capture.locations import SourcePosition
 from trainkernel.errors import CaptureError, InternalError
+from trainkernel.reproducer import keep_reproducer
 
 _PIPELINE = (
     "builtin.module(torchdynamo-export-to-torch-backend-pipeline{extra-library=},"
@@ -26,6 +26,7 @@ _PIPELINE = (
 _DIAGNOSTIC = re.compile(
     r"^(?P<file>.*?):(?P<line>\d+):(?P<column>\d+): (?:error|note): (?P<message>.*)$", re.MULTILINE
 )
+_NO_MEMORY = re.compile(r"out of memory|std::bad_alloc|Cannot allocate memory")
 _UNKNOWN_OP = re.compile(r'torch\.operator".*?name = "torch\.([\w.]+)"|(aten\.\w+)')
 
 
@@ -60,11 +61,12 @@ def lower_to_linalg(graph: torch.fx.Graph, name: str, fallback: SourcePosition) 
     named = _named(outcome.errors) or culprit(graph, fallback, lambda alone: alone is None)
     if named is not None:
         raise named
-    with tempfile.NamedTemporaryFile("w", suffix=".mlir", prefix="trainkernel-", delete=False) as file:
-        file.write(source)
+    text = outcome.errors.strip().split("\n")[0][:500]
+    if outcome.status == -signal.SIGKILL or _NO_MEMORY.search(outcome.errors):
+        raise MemoryError(f"torch-mlir-opt: {text or 'killed'}")
     raise InternalError(
-        f"torch-mlir failed on the step with status {outcome.status}: {outcome.errors.strip()[:500]}",
-        hint=f"reproduce it with: {shlex.join([*_command(), file.name])}",
+        f"torch-mlir failed on the step with status {outcome.status}: {text}",
+        hint=keep_reproducer({"step.mlir": source.encode()}, lambda folder: [*_command(), f"{folder}/step.mlir"]),
     )
 
 

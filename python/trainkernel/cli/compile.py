@@ -5,7 +5,6 @@ Importing this module must stay cheap: ``--help`` imports neither PyTorch nor ri
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import signal
@@ -13,18 +12,20 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import redirect_stdout
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from trainkernel.cli.display import progress_display, show_error, show_times, show_unexpected
-from trainkernel.cli.options import EPILOG, ROLE_OPTIONS, SUFFIXES, Options, with_options
-from trainkernel.errors import CaptureError, CompileError, TrainKernelError
+from trainkernel.cli.options import EPILOG, ROLE_OPTIONS, Options, with_options
+from trainkernel.cli.script import check_script, find_arguments, find_step, load_script
+from trainkernel.cli.signals import ended_by_signals
+from trainkernel.cli.streams import drop_stdout, lost_stdout, open_closed_streams, say, stdout_for_messages
+from trainkernel.errors import TrainKernelError, machine_error
 
 if TYPE_CHECKING:
     from trainkernel.capture import CapturedStep, StepRoles
+    from trainkernel.cli.outputs import Outputs
     from trainkernel.compiler import CompiledArtifact
 
 
@@ -42,41 +43,39 @@ def command(**options: Any) -> Options:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run tk-compile and return its exit status: 0, 1 for the user's mistakes, 2 for faults of ours, 130, 143."""
+    """Run tk-compile and return its exit status.
+
+    0 done; 1 the user's or the machine's to change; 2 a fault of ours; 130, 143, ... ended by a signal; 141 whoever
+    read our stdout has gone.
+    """
     given = list(sys.argv[1:] if arguments is None else arguments)
-    # A terminated compilation cleans up as an interrupted one does.
-    before = signal.signal(signal.SIGTERM, _terminate)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            options = command.main(args=given, prog_name="tk-compile", standalone_mode=False)
-            # Otherwise it is the status after --help or --version.
-            if isinstance(options, Options):
-                _run(options)
-    except click.ClickException as error:
-        print(f"tk-compile: error: {error.format_message()}\n  help: see tk-compile --help", file=sys.stderr)
-        return 1
-    except (KeyboardInterrupt, click.Abort):
-        print("tk-compile: interrupted", file=sys.stderr)
-        return 130
-    except BrokenPipeError:
-        # Whoever read our stdout, such as head, has seen enough. Python itself must not flush it again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + signal.SIGPIPE
-    except _Terminated:
-        return 128 + signal.SIGTERM
-    except TrainKernelError as error:
-        proposal: StepRoles | None = getattr(error, "proposal", None)
-        if proposal is not None:
-            error.hint = f"declare the roles: {_command_with_roles(given, proposal)}"
-        show_error(error)
-        return error.exit_code
-    except Exception as error:
-        show_unexpected(error, given)
-        return 2
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    open_closed_streams()
+    with ended_by_signals() as received:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                _command_line(given)
+        except KeyboardInterrupt:
+            say("tk-compile: interrupted")
+            return received.status
+        except BaseException as error:
+            # An interrupt during the import of a C extension arrives as another error.
+            return received.status if received.number else _failed(error, given)
     return 0
+
+
+def _command_line(given: list[str]) -> None:
+    try:
+        with command.make_context("tk-compile", list(given)) as context:
+            options = command.invoke(context)
+    except click.exceptions.Exit:
+        # After --help or --version.
+        return
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise lost_stdout(error) from error
+    _run(options)
 
 
 def _command_with_roles(given: Sequence[str], roles: StepRoles) -> str:
@@ -91,45 +90,51 @@ def _command_with_roles(given: Sequence[str], roles: StepRoles) -> str:
     return shlex.join(["tk-compile", *kept, *roles.to_options()])
 
 
-class _Terminated(BaseException):
-    """SIGTERM came."""
-
-
-def _terminate(number: int, frame: object) -> NoReturn:
-    raise _Terminated
+def _failed(error: BaseException, given: list[str]) -> int:
+    """Say what went wrong, and return the exit status for it."""
+    if isinstance(error, BrokenPipeError):
+        # Whoever read our stdout, such as head, has seen enough.
+        drop_stdout()
+        return 128 + signal.SIGPIPE
+    if isinstance(error, click.ClickException):
+        say(f"tk-compile: error: {error.format_message()}\n  help: see tk-compile --help")
+        return 1
+    known = machine_error(error) or error
+    if isinstance(known, TrainKernelError):
+        proposal: StepRoles | None = getattr(known, "proposal", None)
+        if proposal is not None:
+            known.hint = f"declare the roles: {_command_with_roles(given, proposal)}"
+        show_error(known)
+        return known.exit_code
+    show_unexpected(error, given)
+    return 2
 
 
 def _run(options: Options) -> None:
-    _check_outputs(options)
+    outputs = _check_outputs(options)
     seconds: dict[str, float] = {}
     with progress_display() as progress:
         captured = _capture(options, seconds, progress)
-        made = _compile(options, captured, progress).timed(seconds)
-    _write(options, made)
+        made = _compile(options, outputs, captured, progress).timed(seconds)
+    outputs.write(made.outputs[options.until_after], made)
     if options.verbose:
         show_times(made.seconds)
+    written = outputs.describe(options)
+    if written and not options.quiet:
+        say(written)
 
 
-def _check_outputs(options: Options) -> None:
-    """Refuse what could not be written, before the long work."""
-    from trainkernel.compiler.files import check_destination, make_folder
-    from trainkernel.compiler.stages import find_stage
-    from trainkernel.compiler.targets import resolve_target
+def _check_outputs(options: Options) -> Outputs:
+    """Refuse what cannot succeed, before the long work."""
+    from trainkernel.cli.outputs import check_outputs
+    from trainkernel.compiler.stages import find_stage, stages_for
+    from trainkernel.compiler.targets import check_grid, resolve_target
 
-    find_stage(options.until_after, resolve_target(options.kind, options.arch))
-    suffix = Path(options.output or "").suffix
-    if options.until_after == "binary" and suffix in SUFFIXES.values() and suffix != SUFFIXES[options.kind]:
-        expected = f"a name that ends in {SUFFIXES[options.kind]} for the target {options.kind}"
-        raise CompileError(f"the output is {options.output!r}", expected=expected)
-    if options.until_after in ("object", "binary") and options.destination is None and sys.stdout.isatty():
-        raise CompileError("the output is a terminal", expected="a file for what is not text")
-    if options.until_after != "binary" and (options.report or options.report_json):
-        raise CompileError("there is no report before the last stage", hint="leave --until-after out")
-    if options.dump_dir is not None:
-        make_folder(options.dump_dir)
-    for path in (options.destination, options.report_json):
-        if path is not None:
-            check_destination(path)
+    target = resolve_target(options.kind, options.arch)
+    find_stage(options.until_after, target)
+    check_grid(options.grid, target)
+    check_script(options.script)
+    return check_outputs(options, stages_for(target))
 
 
 def _roles(options: Options) -> StepRoles:
@@ -140,8 +145,7 @@ def _roles(options: Options) -> StepRoles:
 
 
 def _capture(options: Options, seconds: dict[str, float], progress: Callable[[str], None]) -> CapturedStep:
-    from trainkernel.capture import capture
-    from trainkernel.cli.script import find_arguments, find_step, load_script
+    from trainkernel.capture import capture, is_step_name
 
     # PyTorch logs to stderr from C++ too.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
@@ -152,17 +156,16 @@ def _capture(options: Options, seconds: dict[str, float], progress: Callable[[st
     arguments = find_arguments(module, options.script, options.args)
     seconds["script"] = time.perf_counter() - start
     progress("capture")
-    name = options.step if options.step.isidentifier() else "step"
-    try:
-        with redirect_stdout(sys.stderr):
-            captured = capture(step, arguments, name=name, roles=_roles(options), compilable=True)
-    except SystemExit as error:
-        raise CaptureError(f"{options.step} ended the program while it was captured", expected="a result") from error
+    name = options.step if is_step_name(options.step) else "step"
+    with stdout_for_messages():
+        captured = capture(step, arguments, name=name, roles=_roles(options), compilable=True)
     seconds["capture"] = time.perf_counter() - start - seconds["script"]
     return captured
 
 
-def _compile(options: Options, captured: CapturedStep, progress: Callable[[str], None]) -> CompiledArtifact:
+def _compile(
+    options: Options, outputs: Outputs, captured: CapturedStep, progress: Callable[[str], None]
+) -> CompiledArtifact:
     from trainkernel.compiler import compile_step
 
     return compile_step(
@@ -171,28 +174,10 @@ def _compile(options: Options, captured: CapturedStep, progress: Callable[[str],
         arch=options.arch,
         grid=options.grid,
         until_after=options.until_after,
-        dump_dir=options.dump_dir,
+        dump_dir=outputs.dump_dir,
         keep_all=options.verbose,
         progress=progress,
     )
-
-
-def _write(options: Options, made: CompiledArtifact) -> None:
-    from trainkernel.compiler.files import write_atomically
-
-    data = made.outputs[options.until_after]
-    if options.destination is None:
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
-    else:
-        write_atomically(options.destination, data)
-    if made.report is None:
-        return
-    if options.report_json:
-        write_atomically(options.report_json, json.dumps(made.report.to_json(), indent=2).encode() + b"\n")
-    if options.report:
-        stream = sys.stdout if options.destination else sys.stderr
-        print(made.report.to_text(), end="", file=stream)
 
 
 if __name__ == "__main__":

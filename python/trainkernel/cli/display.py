@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shlex
 import sys
-import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from trainkernel.errors import TrainKernelError
+from trainkernel.cli.streams import say
+from trainkernel.errors import TrainKernelError, describe
+from trainkernel.reproducer import keep_files
 
 
 @contextmanager
@@ -45,17 +46,19 @@ def show_times(seconds: Mapping[str, float]) -> None:
 
 def show_error(error: TrainKernelError) -> None:
     """Write an error of ours or of the user's."""
-    print(f"tk-compile: {'error' if error.exit_code == 1 else 'internal error'}: {error}", file=sys.stderr)
+    say(f"tk-compile: {'error' if error.exit_code == 1 else 'internal error'}: {error}")
 
 
 def show_unexpected(error: BaseException, arguments: Sequence[str]) -> None:
     """Write an exception that should not exist, and keep its traceback in a file."""
-    with tempfile.NamedTemporaryFile("w", prefix="trainkernel-", suffix=".traceback", delete=False) as file:
-        file.write("".join(traceback.format_exception(error)))
-    first = str(error).strip().split("\n")[0]
-    print(
-        f"tk-compile: internal error: {type(error).__name__}: {first}\n"
+    text = "".join(traceback.format_exception(error))
+    files = {"traceback.txt": text.encode(errors="backslashreplace")}
+    try:
+        where = f"the traceback is in {keep_files(files)}/traceback.txt"
+    except OSError:
+        where = f"its traceback cannot be written to a file:\n{text}"
+    say(
+        f"tk-compile: internal error: {describe(error)}\n"
         f"  help: this is a fault of trainkernel; reproduce it with: {shlex.join(['tk-compile', *arguments])}\n"
-        f"  the traceback is in {file.name}",
-        file=sys.stderr,
+        f"  {where}"
     )

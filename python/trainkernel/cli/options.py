@@ -43,7 +43,11 @@ Use:
     step = trainkernel.load("step.cubin")
     loss, state = step(state, x, t)
 \b
-Exit status: 0 done, 1 something to change in the step, the options or the machine, 2 a fault of trainkernel.
+Files: an output is complete or as it was before, never half-written. A step.so beside step.py hides it from
+Python's `import step`; that of tk-compile is not concerned.
+\b
+Exit status: 0 done, 1 something to change in the step, the options or the machine, 2 a fault of trainkernel;
+128 + N ended by the signal N.
 """
 
 
@@ -60,6 +64,7 @@ class Options:
         until_after: the last stage.
         dump_dir: folder for all stages, or None.
         verbose: write the times of the stages.
+        quiet: do not say what was written.
         report, report_json: print the report, write it to a file.
         loss, gradients, updates, constants: declared roles; None and empty where they are inferred.
     """
@@ -74,6 +79,7 @@ class Options:
     until_after: str
     dump_dir: str | None
     verbose: bool
+    quiet: bool
     report: bool
     report_json: str | None
     loss: str | None
@@ -100,7 +106,7 @@ class Options:
 
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.argument("script", metavar="STEP.PY"),
-    click.option("-o", "--output", metavar="FILE", help="File to write, .cubin or .so. [STEP.cubin]"),
+    click.option("-o", "--output", metavar="FILE", help="File to write, .cubin or .so; - for stdout. [STEP.cubin]"),
     click.option("--step", metavar="NAME", default="step", show_default=True, help="The function to compile."),
     click.option(
         "--args",
@@ -127,10 +133,15 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         default="binary",
         help="Stop after a stage and write its text to the output, or to stdout.",
     ),
-    click.option("--dump-dir", metavar="DIR", help="Write every stage to DIR as NN-STAGE.mlir."),
+    click.option(
+        "--dump-dir",
+        metavar="DIR",
+        help="Write every stage to DIR, e.g. 01-capture.mlir, also of a compilation that fails later. DIR is created.",
+    ),
     click.option("-v", "--verbose", is_flag=True, help="Show the time of each stage."),
+    click.option("-q", "--quiet", is_flag=True, help="Do not say what was written."),
     click.option("--report", is_flag=True, help="Print phases, barriers, memory and work."),
-    click.option("--report-json", metavar="FILE", help="Write the report as JSON."),
+    click.option("--report-json", metavar="FILE", help="Write the report as JSON; - for stdout."),
     click.option(
         "--loss", metavar="PATH", help="Role: the scalar loss, e.g. out[0]; '' for none. By default the first output."
     ),

@@ -4,20 +4,60 @@ from __future__ import annotations
 
 import linecache
 import os
+import stat
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
+from importlib.util import decode_source, module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from trainkernel.errors import CaptureError, SourceLocation, TrainKernelError
+from trainkernel.cli.streams import stdout_for_messages
+from trainkernel.errors import CaptureError, SourceLocation, TrainKernelError, describe
 
 #: Not "__main__", so that what a file does when it is run as a program is left out.
 MODULE_NAME = "__step__"
+
+
+def check_script(path: str) -> Path:
+    """The resolved path of the user's file.
+
+    Raises:
+        CaptureError: it is no file that can be read.
+    """
+    expected = "a Python file that defines the step"
+    try:
+        file = Path(path).resolve() if path else None
+        mode = file.stat().st_mode if file else None
+    except FileNotFoundError as error:
+        raise CaptureError(f"there is no file {path}", expected=expected) from error
+    except (OSError, RuntimeError, ValueError) as error:  # a loop of links is a RuntimeError, a NUL a ValueError
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise CaptureError(f"the file {path[:100]!r} cannot be read: {reason}", expected=expected) from error
+    if file is None or mode is None:
+        raise CaptureError("the file to compile has an empty name", expected=expected)
+    if stat.S_ISDIR(mode):
+        raise CaptureError(f"{path} is a folder", expected=expected)
+    if not stat.S_ISREG(mode):
+        # A pipe or a terminal could be read once only, and errors show lines of the file.
+        raise CaptureError(f"{path} is a pipe or a device", expected=expected, hint="write it to a file first")
+    if not _is_text(str(file)):
+        # PyTorch records the path with each operation.
+        raise CaptureError(f"the path {str(file)!r} is no UTF-8, which PyTorch cannot trace", hint="rename it")
+    if not os.access(file, os.R_OK):
+        raise CaptureError(f"{path} cannot be read", hint="check its permissions")
+    return file
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def load_script(path: str) -> ModuleType:
@@ -28,14 +68,8 @@ def load_script(path: str) -> ModuleType:
     Raises:
         CaptureError: the file cannot be read, or it raised; the message names the user's line.
     """
-    file = Path(path)
-    if file.is_dir():
-        raise CaptureError(f"{path} is a folder", expected="a Python file that defines the step")
-    if not file.is_file():
-        raise CaptureError(f"there is no file {path}", expected="a Python file that defines the step")
-    if not os.access(file, os.R_OK):
-        raise CaptureError(f"{path} cannot be read", hint="check its permissions")
-    absolute = str(file.resolve())
+    file = check_script(path)
+    absolute = str(file)
     loader = SourceFileLoader(MODULE_NAME, absolute)
     spec = spec_from_loader(MODULE_NAME, loader)
     assert spec is not None
@@ -43,9 +77,27 @@ def load_script(path: str) -> ModuleType:
     # Classes of the module look it up here.
     sys.modules[MODULE_NAME] = module
     sys.path.insert(0, os.path.dirname(absolute))
+    _check_encoding(path, file)
     with user_code(f"running {path}"):
         loader.exec_module(module)
     return module
+
+
+def _check_encoding(path: str, file: Path) -> None:
+    """Refuse what ``python FILE`` refuses too: an import lets comments be any bytes."""
+    data = file.read_bytes()
+    try:
+        decode_source(data)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise CaptureError(
+            f"{path} holds the byte 0x{data[error.start]:02x}, which is no {error.encoding}",
+            expected="UTF-8, or a coding comment that names another encoding",
+            location=SourceLocation(str(file), line),
+        ) from error
+    except SyntaxError:
+        # The coding comment is wrong, which running the file says better.
+        return
 
 
 def find_step(module: ModuleType, path: str, name: str) -> Callable[..., Any]:
@@ -101,7 +153,7 @@ def user_code(doing: str) -> Iterator[None]:
         CaptureError: it raised anything but an interrupt.
     """
     try:
-        with redirect_stdout(sys.stderr):
+        with stdout_for_messages():
             yield
     except (KeyboardInterrupt, TrainKernelError):
         raise
@@ -109,15 +161,14 @@ def user_code(doing: str) -> Iterator[None]:
         location = SourceLocation(error.filename or "<unknown>", error.lineno or 0, (error.text or "").strip())
         raise CaptureError(f"{doing} raised {type(error).__name__}: {error.msg}", location=location) from error
     except BaseException as error:
-        text = str(error).strip()
-        what = type(error).__name__ + (f": {text}" if text else "")
-        raise CaptureError(f"{doing} raised {what}", hint=_hint(text), location=_location(error)) from error
+        what = describe(error)
+        raise CaptureError(f"{doing} raised {what}", hint=_hint(what), location=_location(error)) from error
 
 
 def _hint(message: str) -> str | None:
     if "NVIDIA driver" in message or "CUDA enabled" in message:
         return "create the example arguments on the CPU or with device='meta': only shapes and dtypes count"
-    if message in ("No module named 'torch'", "No module named 'torch_mlir'"):
+    if message.endswith(("No module named 'torch'", "No module named 'torch_mlir'")):
         return "compiling needs more than running a compiled step: pip install 'trainkernel[compile]'"
     return None
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import linecache
 import re
-import shlex
 import signal
-import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +19,8 @@ _CURRENT_OP = "see current operation"
 _FOR_USER = re.compile(r"is not supported|, expected ")
 # Those of ours that check what an earlier pass left.
 _OUR_FAULT = re.compile(r"^'[\w.]+' op |internal error|to have run|^phase \d+ |arena|barrier of scope")
+_NO_MEMORY = re.compile(r"out of memory|std::bad_alloc|Cannot allocate memory|memory exhausted")
+_NO_SPACE = re.compile(r"No space left on device|File too large|Disk quota exceeded")
 _CRASH = re.compile(r"^(?:PLEASE submit a bug report|Stack dump:|LLVM ERROR:)", re.MULTILINE)
 
 
@@ -64,6 +64,8 @@ def explain_failure(run: ToolRun, keep: Callable[[], str], *, may_blame_user: bo
         keep: keeps the input and returns the command that reproduces the failure; called for a fault of ours only.
         may_blame_user: whether the stage can meet anything that the user can change.
     """
+    if machine := machine_failure(run):
+        return machine
     diagnostics = parse_diagnostics(run.stderr)
     first = next((d for d in diagnostics if d.kind == "error"), None)
     crashed = run.status < 0 or run.status >= 128 or _CRASH.search(run.stderr)
@@ -80,29 +82,24 @@ def explain_failure(run: ToolRun, keep: Callable[[], str], *, may_blame_user: bo
     return CompileError(text, location=first.location())
 
 
+def machine_failure(run: ToolRun) -> CompileError | None:
+    """The error for a run that failed for want of memory or disk, or that was ended from outside; None for others."""
+    program = Path(run.command[0]).name
+    if run.status == -signal.SIGKILL or _NO_MEMORY.search(run.stderr):
+        hint = "compile on a machine with more memory, or raise the limit on it (ulimit -v)"
+        return CompileError(f"{program} ran out of memory, or was killed", hint=hint)
+    if run.status in (-signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, -signal.SIGXCPU):
+        return CompileError(f"{program} was ended from outside by {describe_status(run.status)}")
+    if run.status == -signal.SIGXFSZ or _NO_SPACE.search(run.stderr):
+        hint = "free space, or set TMPDIR to a folder that has some"
+        return CompileError(f"{program} has no space to write its output", hint=hint)
+    return None
+
+
 def internal_error(run: ToolRun, message: str, keep: Callable[[], str]) -> InternalError:
     """The error for a fault of ours, with the command that reproduces it."""
     program = Path(run.command[0]).name
     return InternalError(f"{program} failed with {describe_status(run.status)}: {message}", hint=keep())
-
-
-def keep_reproducer(files: Mapping[str, bytes], command: Callable[[Path], list[str]]) -> str:
-    """Write the inputs of a failed command to a folder that stays.
-
-    Args:
-        files: names and contents.
-        command: makes the command from the folder.
-
-    Returns:
-        The sentence for the user.
-    """
-    try:
-        folder = Path(tempfile.mkdtemp(prefix="trainkernel-reproducer-"))
-        for name, content in files.items():
-            (folder / name).write_bytes(content)
-    except OSError as error:
-        return f"this is a fault of trainkernel; its input could not be kept: {error.strerror or error}"
-    return f"this is a fault of trainkernel; reproduce it with: {shlex.join(command(folder))}"
 
 
 def describe_status(status: int) -> str:

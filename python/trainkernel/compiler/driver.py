@@ -20,7 +20,7 @@ from trainkernel.compiler.stages import (
     stages_for,
     with_manifest,
 )
-from trainkernel.compiler.targets import resolve_target
+from trainkernel.compiler.targets import check_grid, check_residency, resolve_target
 from trainkernel.compiler.tools import find_linker, find_ptxas, find_tk_opt, version_of
 from trainkernel.errors import ArtifactError, InternalError
 from trainkernel.manifest import CudaTarget, Manifest
@@ -99,6 +99,7 @@ def compile_step(
     """
     resolved = resolve_target(target, arch) if isinstance(target, str) else target
     last = find_stage(until_after or "binary", resolved)
+    check_grid(grid, resolved)
     dump = _Dump(make_folder(dump_dir), stages_for(resolved)) if dump_dir is not None else None
     source = with_manifest(captured.mlir, _complete(captured.manifest, resolved, last)).encode(errors="surrogateescape")
     results = run_stages(
@@ -122,6 +123,8 @@ def _finish(target: Target, results: StageResults) -> CompiledArtifact:
     except ArtifactError as error:
         raise InternalError(f"the compiled file does not pass the loader's checks: {error}") from error
     report = make_report(manifest, file_bytes=len(data), notes=results.notes, seconds=results.seconds)
+    if isinstance(target, CudaTarget):
+        check_residency(manifest.kernel, report.registers, target)
     return CompiledArtifact(target, results.outputs, results.seconds, data, manifest, report)
 
 
@@ -144,7 +147,7 @@ class _Dump:
 
     def __init__(self, folder: Path, stages: tuple[Stage, ...]) -> None:
         self._folder = folder
-        self._numbers = {stage.name: index + 1 for index, stage in enumerate(stages)}
+        self._names = {stage.name: stage.file_name(index) for index, stage in enumerate(stages)}
 
     def __call__(self, stage: Stage, data: bytes) -> None:
-        write_atomically(self._folder / f"{self._numbers[stage.name]:02}-{stage.name}{stage.suffix}", data)
+        write_atomically(self._folder / self._names[stage.name], data)

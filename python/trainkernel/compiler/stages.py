@@ -11,10 +11,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainkernel.compiler.diagnostics import explain_failure, internal_error, keep_reproducer
-from trainkernel.compiler.tools import ToolRun, find_linker, find_ptxas, find_tk_opt, run_tool
-from trainkernel.errors import ArtifactError, CompileError, InternalError
+from trainkernel.compiler.diagnostics import describe_status, explain_failure, internal_error, machine_failure
+from trainkernel.compiler.tools import (
+    PTXAS_VARIABLE,
+    TK_OPT_VARIABLE,
+    ToolRun,
+    find_linker,
+    find_ptxas,
+    find_tk_opt,
+    run_tool,
+    version_of,
+)
+from trainkernel.errors import ArtifactError, CompileError, InternalError, TrainKernelError
 from trainkernel.manifest import CpuTarget, CudaTarget
+from trainkernel.reproducer import keep_reproducer
 from trainkernel.runtime import artifact
 
 Target = CudaTarget | CpuTarget
@@ -37,6 +47,10 @@ class Stage:
     summary: str
     suffix: str
     pipeline: str = ""
+
+    def file_name(self, index: int) -> str:
+        """The name of a file that holds its output, as the stage with that index of all."""
+        return f"{index + 1:02}-{self.name}{self.suffix}"
 
 
 def stages_for(target: Target, grid: int = 0) -> tuple[Stage, ...]:
@@ -105,7 +119,11 @@ def with_manifest(text: str, manifest: Mapping[str, Any]) -> str:
     Raises:
         InternalError: the text is no module.
     """
-    encoded = json.dumps(manifest, separators=(",", ":"), allow_nan=False)
+    try:
+        encoded = json.dumps(manifest, separators=(",", ":"), allow_nan=False)
+    except ValueError as error:
+        # An int of more than 4300 digits, as Python limits its conversion.
+        raise CompileError(f"a constant among the arguments cannot be written: {error}") from error
     # The hexadecimal escapes of MLIR's strings; the JSON is ASCII without line breaks.
     literal = encoded.replace("\\", "\\5C").replace('"', "\\22")
     match = _MODULE.search(text)
@@ -196,6 +214,8 @@ def _run_tk_opt(flags: Sequence[str], source: bytes, stage: str) -> bytes:
     def keep() -> str:
         return keep_reproducer({f"{stage}.mlir": source}, lambda folder: [program, *flags, f"{folder}/{stage}.mlir"])
 
+    if not run.stderr.strip() and version_of(program) == "unknown":
+        raise CompileError(f"{program} is no tk-opt", hint=f"unset {TK_OPT_VARIABLE}, or install trainkernel again")
     # What the last passes accepted must translate.
     raise explain_failure(run, keep, may_blame_user=stage not in ("ptx", "object"))
 
@@ -211,33 +231,43 @@ def _assemble(ptx: bytes, target: Target, results: StageResults) -> bytes:
         hint = "pip install nvidia-cuda-nvcc, or install CUDA 13"
         raise CompileError(f"{program} is too old for this code", expected="ptxas of CUDA 12.7 or later", hint=hint)
     results.notes = run.stderr
-    return data if run.status == 0 else _fail(run, {"step.ptx": ptx}, command)
+    if data:
+        return data
+    probe = f".version 8.6\n.target {target.arch}\n.address_size 64\n".encode()
+    raise _failure(run, {"step.ptx": ptx}, command, {"step.ptx": probe}, f"set {PTXAS_VARIABLE} to ptxas of CUDA 13")
 
 
 def _link(code: bytes) -> bytes:
     linker = find_linker()
 
-    def command(folder: Path) -> list[str]:
+    def command(folder: Path, source: str = "step.o") -> list[str]:
         flags = ["-shared", "-Wl,-z,noexecstack", "-Wl,-z,relro", "-Wl,-z,now"]
-        return [*linker, *flags, f"{folder}/step.o", "-o", f"{folder}/step.so", "-lm"]
+        return [*linker, *flags, f"{folder}/{source}", "-o", f"{folder}/step.so", "-lm"]
+
+    def probe(folder: Path) -> list[str]:
+        return command(folder, "probe.c")
 
     run, data = _run_on_files({"step.o": code}, command, "step.so")
-    return data if run.status == 0 else _fail(run, {"step.o": code}, command)
+    if data:
+        return data
+    hint = "install gcc or clang with the C library's development files, or set CC to another"
+    raise _failure(run, {"step.o": code}, command, {"probe.c": b"int probe;\n"}, hint, probe)
 
 
 def _run_on_files(
-    files: Mapping[str, bytes], command: Callable[[Path], list[str]], output: str
+    files: Mapping[str, bytes], command: Callable[[Path], list[str]], output: str, *, seal: bool = True
 ) -> tuple[ToolRun, bytes]:
-    """Run a command in a private folder; the output it leaves there is sealed."""
+    """Run a command in a private folder; the output it leaves there, if any, is sealed."""
     try:
         with tempfile.TemporaryDirectory(prefix="trainkernel-", ignore_cleanup_errors=True) as name:
             folder = Path(name)
             for file, content in files.items():
                 (folder / file).write_bytes(content)
             run = run_tool(command(folder))
-            if run.status != 0:
+            if run.status != 0 or not (folder / output).is_file():
                 return run, b""
-            artifact.seal(folder / output)
+            if seal:
+                artifact.seal(folder / output)
             return run, (folder / output).read_bytes()
     except ArtifactError as error:
         raise InternalError(f"the compiled file cannot be sealed: {error.message}") from error
@@ -246,7 +276,26 @@ def _run_on_files(
         raise CompileError(f"temporary files cannot be written: {error.strerror or error}", hint=hint) from error
 
 
-def _fail(run: ToolRun, files: Mapping[str, bytes], command: Callable[[Path], list[str]]) -> bytes:
+def _failure(
+    run: ToolRun,
+    files: Mapping[str, bytes],
+    command: Callable[[Path], list[str]],
+    probe: Mapping[str, bytes],
+    hint: str,
+    probe_command: Callable[[Path], list[str]] | None = None,
+) -> TrainKernelError:
+    """The error for an assembler or a linker that left no output.
+
+    It is the machine's where the program fails on a trivial input too, and ours otherwise.
+    """
+    if machine := machine_failure(run):
+        return machine
     lines = [line.strip() for line in run.stderr.splitlines() if line.strip()]
     telling = [line for line in lines if "error" in line.lower() or "fatal" in line.lower()] or lines
-    raise internal_error(run, (telling or ["no message"])[0][:1000], lambda: keep_reproducer(files, command))
+    message = (telling or ["no message"])[0][:1000]
+    output = Path(run.command[run.command.index("-o") + 1]).name
+    tried, data = _run_on_files(probe, probe_command or command, output, seal=False)
+    if not data:
+        said = describe_status(tried.status) if tried.status else "no output"
+        return CompileError(f"{run.command[0]} fails on any input: {said}, {message}", hint=hint)
+    return internal_error(run, message, lambda: keep_reproducer(files, command))

@@ -4,10 +4,57 @@ from __future__ import annotations
 
 from trainkernel.compiler.cpu_targets import cpu_target
 from trainkernel.errors import CompileError, DeviceError
-from trainkernel.manifest import CpuTarget, CudaTarget
+from trainkernel.manifest import CpuTarget, CudaTarget, KernelSpec
 
 CUDA_ARCHS = ("sm_80", "sm_90a")
 DEFAULT_CUDA_ARCH = "sm_90a"
+
+#: Streaming multiprocessors of the full part, and what one of them has: shared memory in bytes, threads, registers.
+_PROCESSORS = {"sm_80": 108, "sm_90a": 132}
+_SHARED_BYTES = {"sm_80": 164 << 10, "sm_90a": 228 << 10}
+_THREADS, _REGISTERS = 2048, 1 << 16
+#: Threads of a kernel's CTA, as lib/Scheduling/TargetTable.cpp has them.
+_CTA_THREADS = 256
+#: Workers that the CPU's runtime starts at most.
+_MAX_WORKERS = 1024
+
+
+def check_grid(grid: int, target: CudaTarget | CpuTarget) -> None:
+    """Check a number of CTAs that the user chose, as far as it can be before the kernel is there.
+
+    Raises:
+        CompileError: it is negative, or more than can run at once, which the barriers between phases need.
+    """
+    most = _MAX_WORKERS
+    if isinstance(target, CudaTarget):
+        most = _PROCESSORS[target.arch] * (_THREADS // _CTA_THREADS)
+    if not 0 <= grid <= most:
+        where = f"a GPU of {target.arch} runs at once" if isinstance(target, CudaTarget) else "a CPU step has workers"
+        raise CompileError(
+            f"the grid is {grid}",
+            expected=f"at most as many CTAs as {where}, {most}, or 0",
+            hint="0 lets the planner choose",
+        )
+
+
+def check_residency(kernel: KernelSpec, registers: int | None, target: CudaTarget) -> None:
+    """Check that all CTAs of a finished kernel can run at once on the full part.
+
+    Raises:
+        CompileError: they cannot, so that its first barrier would never open.
+    """
+    # The system keeps 1 KB of shared memory for each CTA; registers are given to warps in blocks of 256.
+    fit = min(_THREADS // kernel.threads, _SHARED_BYTES[target.arch] // (kernel.shared_bytes + 1024))
+    if registers:
+        fit = min(fit, _REGISTERS // (-(-registers // 8) * 8 * kernel.threads))
+    count = kernel.grid[0] * kernel.grid[1] * kernel.grid[2]
+    most = _PROCESSORS[target.arch] * fit
+    if count > most:
+        raise CompileError(
+            f"the grid is {count}, and its CTAs have {kernel.shared_bytes} bytes of shared memory each",
+            expected=f"at most {most}, which a GPU of {target.arch} runs at once",
+            hint="0 lets the planner choose",
+        )
 
 
 def resolve_target(kind: str, arch: str | None = None, device: int = 0) -> CudaTarget | CpuTarget:

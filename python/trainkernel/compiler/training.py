@@ -58,10 +58,20 @@ def compile_training(
 
     Raises:
         CaptureError: the step is no static functional step.
-        CompileError: it cannot be compiled for the target.
+        CompileError: it cannot be compiled for the target, or a package that compiling needs is not installed.
+        TypeError: an argument has another type than above; the message names it.
     """
-    from trainkernel.capture import capture
+    from trainkernel.capture import StepRoles, capture
 
+    _check_types(
+        ("target", target, str, False, '"auto", "cuda" or "cpu"'),
+        ("arch", arch, str, True, 'a string such as "sm_90a", or None'),
+        ("roles", roles, StepRoles, True, "a trainkernel.StepRoles, or None"),
+        ("name", name, str, True, "a string, or None"),
+        ("donate", donate, bool, False, "True or False"),
+        ("grid", grid, int, False, "a whole number, 0 for the planner's choice"),
+        ("verbose", verbose, bool, False, "True or False"),
+    )
     kind, device = _device_of(example_args)
     if target not in ("auto", "cuda", "cpu"):
         raise CompileError(f"the target is {target!r}", expected='"auto", "cuda" or "cpu"')
@@ -84,6 +94,14 @@ def compile_training(
     if say and made.report:
         say(made.report.to_text())
     return CompiledTrainingStep(captured, made, recorder.types, device=device, donate=donate)
+
+
+def _check_types(*arguments: tuple[str, object, type, bool, str]) -> None:
+    for name, value, kind, may_be_none, expected in arguments:
+        # bool is a subclass of int.
+        is_right = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+        if not is_right and not (value is None and may_be_none):
+            raise TypeError(f"compile_training: {name} is {value!r}, expected {expected}")
 
 
 def _say(text: str) -> None:
@@ -194,6 +212,8 @@ class CompiledTrainingStep:
             CompileError: the extension is another, or the file cannot be written.
         """
         suffix = stages_for(self._target)[-1].suffix
+        if not isinstance(path, (str, os.PathLike)):
+            raise TypeError(f"save: path is {path!r}, expected a path that ends in {suffix}")
         if Path(path).suffix != suffix:
             raise CompileError(f"the output is {os.fspath(path)!r}", expected=f"a name that ends in {suffix}")
         check_destination(path)
@@ -240,8 +260,10 @@ class _Recorder:
 
 
 def _name_of(step: Any) -> str:
+    from trainkernel.capture import is_step_name
+
     name = getattr(step, "__name__", "step")
-    return name if isinstance(name, str) and name.isidentifier() and name.isascii() else "step"
+    return name if isinstance(name, str) and is_step_name(name) else "step"
 
 
 def _device_of(example_args: Any) -> tuple[str, int | None]:

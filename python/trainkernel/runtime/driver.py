@@ -27,14 +27,14 @@ class Driver:
             driver = import_module("cuda.bindings.driver")
         except ImportError as error:
             hint = "pip install cuda-bindings"
-            raise DeviceError(f"the package cuda-bindings cannot be imported: {error}", hint=hint) from error
+            raise DeviceError(f"the package cuda-bindings cannot be imported: {error}", hint=hint) from None
         self._cu: Any = driver
         hint = "install NVIDIA's display driver, or run on a machine that has a GPU; steps for the CPU need neither"
         try:
             (status,) = driver.cuInit(0)
         except Exception as error:
             # The bindings look libcuda up at the first call, and raise RuntimeErrors and their own classes.
-            raise DeviceError(f"no CUDA driver: {error}", hint=hint) from error
+            raise DeviceError(f"no CUDA driver: {error}", hint=hint) from None
         if status != driver.CUresult.CUDA_SUCCESS:
             raise DeviceError(f"the CUDA driver cannot be used: {self._describe(status)}", hint=hint)
         if self.device_count() == 0:

@@ -195,10 +195,13 @@ def load(path: str | os.PathLike[str], *, device: Any = None) -> LoadedStep:
     Raises:
         ArtifactError: the file is missing, foreign, damaged, or of a newer version. None of its code has run then.
         DeviceError: there is no driver or device, or the device cannot run this step.
+        TypeError: the path is none.
     """
     from trainkernel.runtime import artifact as files
 
-    return load_artifact(files.read(path), device=device)
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        raise TypeError(f"load: path is {path!r}, expected the path of a .cubin or .so file")
+    return load_artifact(files.read(os.fsdecode(path)), device=device)
 
 
 def load_artifact(artifact: Artifact, *, device: Any = None, types: NamedTupleTypes | None = None) -> LoadedStep:

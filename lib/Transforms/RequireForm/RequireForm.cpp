@@ -1,0 +1,52 @@
+//===- RequireForm.cpp - a stage's input is the stage before's output -----===//
+
+#include "lib/Transforms/RequireForm/RequireForm.h"
+
+#include "dialects/Megakernel/MegakernelDialect.h"
+#include "lib/Scheduling/TargetTable.h"
+
+namespace mlir::megakernel {
+#define GEN_PASS_DEF_TKREQUIREFORM
+#include "lib/Transforms/RequireForm/RequireForm.h.inc"
+} // namespace mlir::megakernel
+
+using namespace mlir;
+using namespace mlir::megakernel;
+
+namespace {
+struct RequireFormPass : public megakernel::impl::TkRequireFormBase<RequireFormPass> {
+  using TkRequireFormBase::TkRequireFormBase;
+
+  void runOnOperation() override {
+    if (failed(check()))
+      return signalPassFailure();
+    markAllAnalysesPreserved();
+  }
+
+  LogicalResult check() {
+    if (form != "step" && form != "kernel")
+      return getOperation().emitError() << "form is '" << form << "', expected step or kernel";
+    if (form == "step")
+      return requireOne<StepOp>("tk-import");
+    if (failed(requireOne<KernelOp>("tk-schedule")))
+      return failure();
+    if (target == "*")
+      return success();
+    if (!trainkernel::findTarget(target))
+      return getOperation().emitError() << "unknown target '" << target << "', expected one of "
+                                        << trainkernel::listTargets();
+    KernelOp kernel = *getOperation().getOps<KernelOp>().begin();
+    if (kernel.getTarget() && *kernel.getTarget() != target)
+      return kernel.emitOpError() << "is scheduled for '" << *kernel.getTarget() << "', expected '" << target << "'";
+    return success();
+  }
+
+  template <typename Op> LogicalResult requireOne(StringRef stage) {
+    int64_t count = llvm::range_size(getOperation().getOps<Op>());
+    if (count == 1)
+      return success();
+    return getOperation().emitError() << "holds " << count << " of '" << Op::getOperationName() << "', expected one: '"
+                                      << stage << "' to have run";
+  }
+};
+} // namespace

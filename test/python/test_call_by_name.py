@@ -103,5 +103,6 @@ def test_donating_without_state_is_refused() -> None:
 def test_the_report_shows_the_roles(by_default: trainkernel.CompiledTrainingStep) -> None:
     text = by_default.report().to_text()
     assert "roles      loss out[0] (inferred)\n           new state out[1] of state (inferred)\n" in text
+    assert "           trained by its gradient: none\n" in text
     assert by_default.manifest.roles["inferred"] == ["loss", "gradients", "updates"]
     assert by_default.report().to_json()["roles"][0] == "loss out[0] (inferred)"

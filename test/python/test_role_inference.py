@@ -111,3 +111,17 @@ def test_a_gradient_of_what_is_no_state_is_refused() -> None:
 def test_roles_say_what_is_trained() -> None:
     step, args, _, _ = CLEAR["gradients_of_a_part"]
     assert roles_of(step, args)["trained"] == ["s['p']['w']", "s['p']['b']"]
+
+
+def test_gradients_by_name_of_another_size_or_precision_are_refused() -> None:
+    def step(change: Any) -> Any:
+        def changed(s: Any, x: Any, y: Any) -> Any:
+            v, g, new = gradients(s, x, y)
+            return v, {key: change(t) for key, t in g.items()}, new
+
+        return changed
+
+    args = (params(), *batch())
+    for change, said in ((lambda t: t[:2], r"float32\[2, 4\]"), (lambda t: t.half(), r"float16\[4, 4\]")):
+        with pytest.raises(CaptureError, match=rf"the gradient out\[1\]\['w'\] is {said}, expected float32\[4, 4\]"):
+            capture(step(change), args)

@@ -10,8 +10,7 @@ def TkVerifyAutodiff : Pass<"tk-verify-autodiff", "::mlir::megakernel::StepOp"> 
     * every state argument has exactly one update;
     * state of floating-point type that the step takes a gradient by (`megakernel.differentiated`) is trained: its
       update uses that gradient, whatever the gradient depends on, or the value of another trained argument, as an
-      average does; or it is an unchanged argument. A scalar may also be a schedule, which ignores its gradient;
-    * a step that takes gradients has a result that depends on one.
+      average does; or it is an unchanged argument. A scalar may also be a schedule, which ignores its gradient.
 
     Where no gradient is marked, as in a step that was written by hand, a returned gradient tells: the update of its
     parameter depends on something that the gradient depends on, besides the parameter. Where none is returned either,

@@ -36,18 +36,19 @@ class Evidence:
         pairs = pairs_of(out, arg)
         return bool(pairs) and all(self._outputs.type_at(a) == self._inputs.type_at(b) for a, b in pairs or ())
 
-    def is_gradient(self, out: Subtree, arg: Subtree, *, any_dtype: bool = False) -> bool:
+    def is_gradient(self, out: Subtree, arg: Subtree, *, any_type: bool = False) -> bool:
         """Whether autograd made an output as the gradient by an argument: at least one leaf, the others being zeros.
 
         A leaf counts that is computed from the gradient by its argument (clipped, averaged) and neither from the
-        argument nor from another of its type, such as the momentum that it is added to.
+        argument nor from another of its type, such as the momentum that it is added to. With ``any_type`` only the
+        number of dimensions must agree.
         """
         pairs = pairs_of(out, arg) or []
         known = False
         for a, b in pairs:
             flow = self._outputs.flow_at(a)
             actual, wanted = self._outputs.type_at(a), self._inputs.type_at(b)
-            if actual.shape != wanted.shape or not (any_dtype or actual.dtype == wanted.dtype):
+            if len(actual.shape) != len(wanted.shape) or not (any_type or actual == wanted):
                 return False
             through = b.first in flow.gradients and all(self._inputs.types[arg] != actual for arg in flow.direct)
             through = through and b.first not in flow.direct

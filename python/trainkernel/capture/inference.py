@@ -117,7 +117,9 @@ class _Inference:
         if not rest:
             raise self._refuse("no output is left for the new state", _DEFAULT)
         last, others = rest[-1], rest[:-1]
-        if self._evidence.is_gradient(last, state) or self._gradient_part_by_evidence(last, state):
+        is_gradient = self._gradient_part_by_evidence(last, state) is not None
+        # A gradient that is returned twice is meant as both.
+        if is_gradient and not any(self._gradient_part_by_evidence(other, state) for other in others):
             raise self._refuse(
                 f"the last output {last.path} is a gradient, not the next value of {state.path}", _DEFAULT
             )
@@ -167,8 +169,9 @@ class _Inference:
                 return known
         parts = [part for state in states for part in state.walk() if self._evidence.same_structure(out, part)]
         if self._evidence.is_known:
-            # Autograd tells the gradients. One of another precision is a mistake and not some other output.
-            return next((part for part in parts if self._evidence.is_gradient(out, part, any_dtype=True)), None)
+            # Autograd tells the gradients. Those by name of another size or precision are a mistake.
+            parts = parts if out.spec.kind in (*DICTS, "namedtuple") else []
+            return next((part for part in parts if self._evidence.is_gradient(out, part, any_type=True)), None)
         return self._gradient_part_by_structure(out, parts, states)
 
     def _gradient_part_by_structure(self, out: Subtree, parts: list[Subtree], states: list[Subtree]) -> Subtree | None:

@@ -247,6 +247,8 @@ def _roles(roles: Mapping[str, Any]) -> tuple[str, ...]:
         if isinstance(paths, list) and paths:
             more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
             lines.append(f"{noun} {', '.join(map(str, paths[:_SHOWN]))}{more}")
+    if roles.get("updates") and roles.get("trained") == []:
+        lines.append("trained by its gradient: none")
     return tuple(lines)
 
 

@@ -62,3 +62,10 @@ megakernel.step @by_hand(%w: tensor<f32> {megakernel.role = #megakernel.role<sta
   %new_t = arith.addf %t, %t : tensor<f32>
   megakernel.return %loss, %new_w, %new_t : tensor<f32>, tensor<f32>, tensor<f32>
 }
+
+// State that is kept, whatever gradient was taken.
+// CHECK-LABEL: megakernel.step @kept
+megakernel.step @kept(%w: tensor<4xf32> {megakernel.role = #megakernel.role<state>, megakernel.differentiated})
+    -> (tensor<4xf32> {megakernel.role = #megakernel.role<new_state>, megakernel.updates = 0 : i64}) {
+  megakernel.return %w : tensor<4xf32>
+}

@@ -31,14 +31,6 @@ megakernel.step @of_another(%w: tensor<4xf32> {megakernel.role = #megakernel.rol
 
 // -----
 
-// expected-error @below {{the step takes the gradient by argument 0, but no result depends on it, expected a new state that does}}
-megakernel.step @unused(%w: tensor<4xf32> {megakernel.role = #megakernel.role<state>, megakernel.differentiated})
-    -> (tensor<4xf32> {megakernel.role = #megakernel.role<new_state>, megakernel.updates = 0 : i64}) {
-  megakernel.return %w : tensor<4xf32>
-}
-
-// -----
-
 megakernel.step @returned_of_another(
     %w: tensor<f32> {megakernel.role = #megakernel.role<state>, megakernel.differentiated},
     %v: tensor<f32> {megakernel.role = #megakernel.role<state>, megakernel.differentiated})

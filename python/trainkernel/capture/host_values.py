@@ -85,7 +85,9 @@ class HostWatch:
             caller = caller.f_back
         if what is None or self._found is not None or caller is None or caller.f_code.co_name == "<module>":
             return
-        position = user_frame(caller)
+        # Installed packages measure themselves, also in callbacks of the garbage collector.
+        is_installed = any(part in caller.f_code.co_filename for part in ("site-packages", "dist-packages"))
+        position = None if is_installed else user_frame(caller)
         if position is not None:
             self._found = what, position
 

@@ -56,7 +56,6 @@ REFUSED: list[tuple[str, Step]] = [
     ("indexing by a tensor", lambda w, x: (w[x.to(torch.int64)].sum(), w)),
     ("`gather`", lambda w, x: (w.gather(0, x.to(torch.int64)).sum(), w)),
     ("`embedding`", lambda w, x: (F.embedding(x.to(torch.int64), w[:, None]).sum(), w)),
-    ("`argmax`", lambda w, x: (x.argmax().float(), w)),
     ("`sort`", lambda w, x: (x.sort()[0].sum(), w)),
     ("`cumsum`", lambda w, x: (x.cumsum(0).sum(), w)),
     ("`torch.cond`", lambda w, x: (torch.cond(x.sum() > 0, torch.sum, torch.mean, (x,)), w)),
@@ -70,13 +69,20 @@ REFUSED: list[tuple[str, Step]] = [
     ("`torch.autocast`", autocast),
     ("float64", lambda w, x: (x.double().sum().float(), w)),
 ]
+
+
+def with_gradients(w: Any, x: Any) -> Any:
+    gradient, loss = grad_and_value(lambda v: (v * x).sum())(w)
+    return loss, w - 0.1 * gradient
+
+
 ADVISED: list[Step] = [
     lambda w, x: (torch.where(x > 0, x, 0).sum(), w),
     lambda w, x: ((F.one_hot(x.to(torch.int64), 4).float() @ w).sum(), w),
     lambda w, x: (F.cross_entropy(w[None], x.to(torch.int64)[:1]), w),
     lambda w, x: (sum(x * i for i in range(3)).sum(), w),
     lambda w, x: ((w.to(torch.bfloat16) * x.to(torch.bfloat16)).float().sum(), w - 0.1 * x),
-    lambda w, x: grad_and_value(lambda v: (v * x).sum())(w)[::-1],
+    with_gradients,
 ]
 
 

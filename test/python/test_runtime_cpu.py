@@ -209,13 +209,6 @@ def test_an_argument_that_does_not_fit_is_refused_by_name(step2: LoadedStep, mak
         load(Path(step2._path))(*make())
 
 
-def test_keyword_arguments_are_refused_by_name(step2: LoadedStep) -> None:
-    state, x = example()
-    message = r"step got the keyword arguments x, n, expected donate or stream\n  help: .*step\(state, x, n\)"
-    with pytest.raises(ArgumentError, match=message):
-        step2(state, x=x, n=3)
-
-
 def test_donation_is_to_autograd_what_an_optimizers_update_is(step2: LoadedStep) -> None:
     state, x = example()
     before = state["w"].requires_grad_()

@@ -145,3 +145,15 @@ def rounded(compute: torch.dtype) -> Step:
         return value, (gradient, (state + x) * t - state, state * state * x), state - gradient
 
     return step
+
+
+def remainders(compute: torch.dtype) -> Step:
+    """Quotients and remainders of floats and of integers of both signs, and where the largest value is."""
+
+    def step(state: Any, x: Any, t: Any) -> Any:
+        whole, divisor = (x * 100).to(torch.int64), (t * 10).to(torch.int32) * 2 + 1
+        floats = x // t, x % t, torch.fmod(x, t), torch.div(x, t, rounding_mode="trunc"), x // 0.3, x % -0.3
+        integers = whole // divisor, whole % divisor, torch.div(whole, divisor, rounding_mode="trunc")
+        return x.sum(), (floats, integers, x.argmax(1), x.argmin(), x.max(0).values), state * 2
+
+    return step

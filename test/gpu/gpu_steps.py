@@ -231,6 +231,7 @@ _STATES: dict[str, GpuStep] = {
     "rounded_bf16": GpuStep(states.rounded, partial(_rounded_args, BF16), BF16, exact=True),
     "rounded_f16": GpuStep(states.rounded, partial(_rounded_args, F16), F16, exact=True),
     "rounded_f32": GpuStep(states.rounded, partial(_rounded_args, F32), F32, exact=True),
+    "remainders": GpuStep(states.remainders, partial(_rounded_args, F32), F32, exact=True),
     "gradients": GpuStep(
         descend(losses.tied, returns_gradients=True),
         lambda: (randn(37, 29, scale=0.2), *_xt(13, 37, 37)),

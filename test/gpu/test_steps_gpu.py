@@ -114,6 +114,25 @@ def test_what_is_made_without_a_sum_has_the_bits_of_eager(name: str) -> None:
     assert same_bits(ours, eager)
 
 
+def test_a_label_out_of_range_poisons_the_loss_and_the_next_call_is_right() -> None:
+    ready = _load("cross_entropy")
+    state, x, labels = ready.args
+    for wrong in (-1, 11, 2**40, -(2**62)):
+        poisoned_labels = labels.clone()
+        poisoned_labels[5] = wrong
+        loss, new_state = ready.compiled(state, x, poisoned_labels)
+        assert loss.isnan()
+        assert new_state.isnan().any()
+    after = tensors_of(ready.compiled(*ready.args))
+    assert not misjudged(
+        ready.step.compute,
+        state,
+        after,
+        [tensors_of(ready.eager()(*ready.args))],
+        [tensors_of(ready.exact()(*to_double(ready.args)))],
+    )
+
+
 def test_donated_steps_are_as_near_to_float64_as_eager(ready: Ready) -> None:
     with poisoned():
         ours = run_chain(ready.compiled, clone(ready.args), donate=True)

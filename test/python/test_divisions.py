@@ -97,7 +97,7 @@ BY_INTEGERS: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_quotients_of_floats(dtype: str) -> None:
     values = floats(dtype)
     check(QUOTIENTS, values[:, None], values[None, :].clone())

@@ -39,6 +39,8 @@ struct TargetFacts {
   double ctaBarrier, clusterBarrier, gridBarrier;
   /// Launching one CTA or one cluster, and launching a cooperative grid.
   double clusterLaunch, gridLaunch;
+  /// Whether a launch can start its CTAs while the one before it runs out (griddepcontrol).
+  bool overlapsLaunches;
 };
 
 /// The row of a target: "cpu", or an architecture such as "sm_90a".

@@ -183,6 +183,8 @@ class KernelSpec:
         threads: threads of one CTA.
         shared_bytes: dynamic shared memory of one CTA.
         cooperative: whether all CTAs must be resident at once (grid barriers).
+        overlaps_launches: whether the kernel itself waits for the launches before it on its stream, so that its CTAs
+            may start while the last ones of those still run.
         workspace_bytes: scratch memory in bytes, zero-filled once.
         workspace_align: its alignment in bytes, a power of two.
         schedule: the ledger of the schedule, for reports; opaque here.
@@ -196,6 +198,7 @@ class KernelSpec:
     threads: int = 1
     shared_bytes: int = 0
     cooperative: bool = False
+    overlaps_launches: bool = False
     workspace_bytes: int = 0
     workspace_align: int = 256
     schedule: tuple[Any, ...] = ()
@@ -209,6 +212,7 @@ class KernelSpec:
             "threads": self.threads,
             "shared_bytes": self.shared_bytes,
             "cooperative": self.cooperative,
+            "overlaps_launches": self.overlaps_launches,
             "workspace_bytes": self.workspace_bytes,
             "workspace_align": self.workspace_align,
             "schedule": list(self.schedule),
@@ -238,6 +242,7 @@ class KernelSpec:
             threads=reader.integer("threads", 1, 1024, default=1),
             shared_bytes=reader.integer("shared_bytes", 0, 1 << 24, default=0),
             cooperative=reader.boolean("cooperative", default=False),
+            overlaps_launches=reader.boolean("overlaps_launches", default=False),
             workspace_bytes=reader.integer("workspace_bytes", 0, MAX_BYTES, default=0),
             workspace_align=align,
             schedule=tuple(reader.array("schedule", default=())),

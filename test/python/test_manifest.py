@@ -30,6 +30,7 @@ def test_a_gpu_manifest_has_its_launch_geometry() -> None:
         "threads": 256,
         "shared_bytes": 1024,
         "cooperative": True,
+        "overlaps_launches": True,
         "workspace_bytes": 4096,
         "workspace_align": 256,
         "schedule": [{"phase": 0}],

@@ -313,3 +313,6 @@ def test_the_real_bindings_take_the_launch_configuration() -> None:
     assert (cluster.value.clusterDim.x, cluster.value.clusterDim.y) == (16, 1)
     assert cooperative.value.cooperative == 1
     assert driver.make_config(KernelSpec("step"), 0).numAttrs == 0
+    (overlap,) = driver.make_config(KernelSpec("step", overlaps_launches=True), 0).attrs
+    assert overlap.id.name == "CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION"
+    assert overlap.value.programmaticStreamSerializationAllowed == 1

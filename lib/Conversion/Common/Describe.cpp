@@ -83,8 +83,7 @@ static json::Array describeSchedule(KernelOp kernel) {
   return schedule;
 }
 
-LogicalResult mlir::megakernel::describeKernel(ModuleOp module, KernelOp kernel, int64_t sharedBytes,
-                                               int64_t workspaceBytes) {
+LogicalResult mlir::megakernel::describeKernel(ModuleOp module, KernelOp kernel, const LaunchNeeds &needs) {
   StringRef name = MegakernelDialect::getManifestAttrName();
   auto given = module->getAttrOfType<StringAttr>(name);
   if (!given)
@@ -96,12 +95,16 @@ LogicalResult mlir::megakernel::describeKernel(ModuleOp module, KernelOp kernel,
     return module.emitError() << "'" << name << "' is not a JSON object";
   }
   int64_t grid = kernel.getGrid(), cluster = kernel.getCluster();
-  (*manifest)["kernel"] =
-      json::Object{{"symbol", kernel.getSymName()},         {"grid", json::Array{grid, 1, 1}},
-                   {"cluster", json::Array{cluster, 1, 1}}, {"threads", static_cast<int64_t>(kernel.getThreads())},
-                   {"shared_bytes", sharedBytes},           {"cooperative", grid > cluster},
-                   {"workspace_bytes", workspaceBytes},     {"workspace_align", 256},
-                   {"schedule", describeSchedule(kernel)}};
+  (*manifest)["kernel"] = json::Object{{"symbol", kernel.getSymName()},
+                                       {"grid", json::Array{grid, 1, 1}},
+                                       {"cluster", json::Array{cluster, 1, 1}},
+                                       {"threads", static_cast<int64_t>(kernel.getThreads())},
+                                       {"shared_bytes", needs.sharedBytes},
+                                       {"cooperative", grid > cluster},
+                                       {"overlaps_launches", needs.overlapsLaunches},
+                                       {"workspace_bytes", needs.workspaceBytes},
+                                       {"workspace_align", 256},
+                                       {"schedule", describeSchedule(kernel)}};
   std::string text;
   llvm::raw_string_ostream(text) << *parsed;
   module->setAttr(name, StringAttr::get(module.getContext(), text));

@@ -8,9 +8,16 @@
 
 namespace mlir::megakernel {
 
+/// What a launch of the kernel needs beside its geometry.
+struct LaunchNeeds {
+  int64_t sharedBytes, workspaceBytes;
+  /// The kernel itself waits for the launches before it.
+  bool overlapsLaunches = false;
+};
+
 /// Adds the key "kernel" (symbol, geometry, workspace, schedule ledger) to the module's manifest attribute. Fails
 /// where the manifest that is there is no JSON object.
-LogicalResult describeKernel(ModuleOp module, KernelOp kernel, int64_t sharedBytes, int64_t workspaceBytes);
+LogicalResult describeKernel(ModuleOp module, KernelOp kernel, const LaunchNeeds &needs);
 
 } // namespace mlir::megakernel
 

@@ -26,7 +26,7 @@ public:
     if (kernel.getTarget().value_or("cpu") != "cpu")
       return kernel.emitError() << "is scheduled for '" << *kernel.getTarget() << "', expected 'cpu'";
     kernel.walk([&](TileOp tile) { scratchBytes = std::max(scratchBytes, scratchBytesOf(TileDomain(tile))); });
-    if (failed(describeKernel(kernel->getParentOfType<ModuleOp>(), kernel, /*sharedBytes=*/0, workspaceBytes())))
+    if (failed(describeKernel(kernel->getParentOfType<ModuleOp>(), kernel, {/*sharedBytes=*/0, workspaceBytes()})))
       return failure();
     createFunction();
     for (Operation &op : kernel.getBody().front())

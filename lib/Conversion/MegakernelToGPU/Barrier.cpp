@@ -44,6 +44,12 @@ static LLVM::InlineAsmOp emitAsm(OpBuilder &builder, Location loc, TypeRange res
                                    /*operand_attrs=*/ArrayAttr());
 }
 
+void mlir::megakernel::emitEarlierLaunchesWait(const CtaContext &context, Location loc) {
+  // As text, since the intrinsics do not say that memory changes meanwhile.
+  emitAsm(context.builder, loc, {}, {}, "griddepcontrol.wait;", "~{memory}");
+  emitAsm(context.builder, loc, {}, {}, "griddepcontrol.launch_dependents;", "~{memory}");
+}
+
 static LogicalResult emitGridBarrier(const CtaContext &context, Location loc, function_ref<LogicalResult()> between) {
   OpBuilder &builder = context.builder;
   IndexMath math = context.math(loc);

@@ -49,6 +49,10 @@ LogicalResult emitReduction(const CtaContext &context, TileDomain &domain, int64
 /// `between` runs between the CTA's arrival at the barrier and its wait.
 LogicalResult emitBarrier(const CtaContext &context, BarrierOp barrier, function_ref<LogicalResult()> between);
 
+/// Waits until all launches before this one on its stream have ended and what they wrote is visible; then lets the next
+/// launch start its CTAs, which wait likewise.
+void emitEarlierLaunchesWait(const CtaContext &context, Location loc);
+
 /// Bytes at the start of the workspace that hold barrier state.
 inline constexpr int64_t barrierStateBytes = 256;
 

@@ -4,6 +4,7 @@
 
 #include "lib/Conversion/Common/Describe.h"
 #include "lib/Conversion/MegakernelToGPU/CtaContext.h"
+#include "lib/Scheduling/TargetTable.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/DLTI/DLTI.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -55,9 +56,12 @@ public:
     });
     if (fits.wasInterrupted())
       return failure();
-    if (failed(describeKernel(kernel->getParentOfType<ModuleOp>(), kernel, sharedBytes, workspaceBytes())))
+    if (failed(describeKernel(kernel->getParentOfType<ModuleOp>(), kernel,
+                              {sharedBytes, workspaceBytes(), overlapsLaunches()})))
       return failure();
     createFunction();
+    if (overlapsLaunches())
+      emitEarlierLaunchesWait(*context, kernel.getLoc());
     recordTime(kernel.getLoc());
     for (Operation &op : kernel.getBody().front())
       if (failed(lower(op)))
@@ -75,6 +79,10 @@ private:
   }
   int64_t workspaceBytes() { return profileOffset() + numEvents() * kernel.getGrid() * 8; }
   unsigned indexBits();
+  bool overlapsLaunches() {
+    std::optional<trainkernel::TargetFacts> facts = trainkernel::findTarget(kernel.getTarget().value_or(""));
+    return facts && facts->overlapsLaunches;
+  }
   void createFunction();
   LogicalResult lower(Operation &op);
   void open(PhaseOp phase);

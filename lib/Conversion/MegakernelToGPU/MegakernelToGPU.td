@@ -11,6 +11,8 @@ def ConvertMegakernelToGPU : Pass<"convert-megakernel-to-gpu", "::mlir::ModuleOp
     The module's data layout says how wide an index is: 32 bits, or 64 where an argument has 2^31 elements or the
     workspace 2^31 bytes.
 
+    On targets where launches of a stream can overlap, the kernel first waits for those before it to end.
+
     With `profile`, the first thread of each CTA writes the time (`globaltimer`, ns) at which the CTA starts and at
     which each phase and each barrier ends, to the end of the workspace: one row of 64-bit numbers per event, one
     column per CTA.

@@ -221,7 +221,9 @@ def _check_residency(kernel: KernelSpec, driver: Driver, function: int, index: i
     if kernel.cluster != (1, 1, 1):
         size = math.prod(kernel.cluster)
         needed = math.prod(kernel.grid) // size if kernel.cooperative else 1
-        config = driver.make_config(replace(kernel, cooperative=False), 0)  # the query knows the cluster alone
+        config = driver.make_config(
+            replace(kernel, cooperative=False, overlaps_launches=False), 0
+        )  # the query knows the cluster alone
         held, unit = driver.max_clusters(function, config), f"co-resident clusters of {size}"
     elif kernel.cooperative:
         needed, unit = math.prod(kernel.grid), "co-resident blocks"

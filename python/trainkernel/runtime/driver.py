@@ -163,6 +163,11 @@ class Driver:
             cooperative.id = cu.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
             cooperative.value.cooperative = 1
             attributes.append(cooperative)
+        if kernel.overlaps_launches:
+            overlap = cu.CUlaunchAttribute()
+            overlap.id = cu.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+            overlap.value.programmaticStreamSerializationAllowed = 1
+            attributes.append(overlap)
         config.attrs = attributes
         config.numAttrs = len(attributes)
         return config

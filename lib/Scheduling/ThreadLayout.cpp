@@ -20,7 +20,13 @@ static double meetingTime(int64_t m, int64_t n, int64_t groups) {
   return groups == 1 ? 0 : meetingCycles + 2.0 * m * n * 4 * groups / sharedBytesPerCycle;
 }
 
-static double warpCycles(int64_t m, int64_t n, int64_t k, const ThreadLayout &layout) {
+// What a thread does with each of its results: side operands, arithmetic, the store. Only groups share them out.
+static double resultTime(int64_t m, int64_t n, int64_t threads) {
+  constexpr double resultCycles = 6;
+  return resultCycles * llvm::divideCeil(m * n, threads);
+}
+
+static double warpCycles(int64_t m, int64_t n, int64_t k, int64_t allWarps, const ThreadLayout &layout) {
   // The chain through one accumulator, and the issue rate of a scheduler.
   constexpr double stepLatency = 18, stepIssue = 8;
   int64_t rowBlocks = m / 16 / layout.rows, columnBlocks = n / 8 / layout.columns;
@@ -28,10 +34,11 @@ static double warpCycles(int64_t m, int64_t n, int64_t k, const ThreadLayout &la
   double warpsPerScheduler = llvm::divideCeil(layout.used(), schedulers);
   double multiply = std::max(stepLatency, stepIssue * warpsPerScheduler * rowBlocks * columnBlocks);
   double fragments = (rowBlocks * 16 + columnBlocks * 8) * 16 * 2 * layout.used() / sharedBytesPerCycle;
-  return 40 + steps * std::max(multiply, fragments);
+  int64_t warps = layout.groups == 1 ? layout.used() : allWarps;
+  return 40 + steps * std::max(multiply, fragments) + resultTime(m, n, warps * 32);
 }
 
-static double threadCycles(int64_t m, int64_t n, int64_t k, const ThreadLayout &layout) {
+static double threadCycles(int64_t m, int64_t n, int64_t k, int64_t allThreads, const ThreadLayout &layout) {
   int64_t perThreadM = m / layout.rows, perThreadN = n / layout.columns;
   double steps = double(k) / layout.groups;
   double warpsPerScheduler = llvm::divideCeil(layout.used(), 32 * schedulers);
@@ -39,7 +46,8 @@ static double threadCycles(int64_t m, int64_t n, int64_t k, const ThreadLayout &
   // A warp's load takes a cycle for each 128 bytes that its threads want, repeats included for the wider operand.
   double loads =
       llvm::divideCeil(layout.used(), 32) * (llvm::divideCeil(perThreadM, 4) + llvm::divideCeil(perThreadN, 4)) * 2;
-  return 40 + steps * std::max(multiply, loads);
+  int64_t threads = layout.groups == 1 ? layout.used() : allThreads;
+  return 40 + steps * std::max(multiply, loads) + resultTime(m, n, threads);
 }
 
 template <typename Cycles>
@@ -56,7 +64,7 @@ static ThreadLayout choose(int64_t rowUnits, int64_t columnUnits, int64_t depthU
         if (rowUnits / rows * (columnUnits / columns) > maxPerWorker)
           continue;
         ThreadLayout layout{rows, columns, groups};
-        layout.cycles = cyclesOf(m, n, k, layout) + meetingTime(m, n, groups);
+        layout.cycles = cyclesOf(m, n, k, workers, layout) + meetingTime(m, n, groups);
         if (layout.cycles < best.cycles)
           best = layout;
       }

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 
 import torch
 from gpu_steps import STEPS, GpuStep
-from large_steps import STEPS as LARGE_STEPS
+from special_steps import STEPS as SPECIAL_STEPS
 from step_files import (
     CHAIN,
     clone,
@@ -118,10 +118,10 @@ def build_step(name: str, step: GpuStep, folder: Path) -> dict[str, Any]:
     return entry
 
 
-def build_large_step(name: str, folder: Path) -> dict[str, Any]:
-    """Compile one large step for a GPU only; returns its entry of ``steps.json``."""
+def build_special_step(name: str, folder: Path) -> dict[str, Any]:
+    """Compile one special step for a GPU only; returns its entry of ``steps.json``."""
     entry: dict[str, Any] = {"errors": {}, "seconds": {}}
-    step, args = LARGE_STEPS[name].step, LARGE_STEPS[name].make_args("meta")
+    step, args = SPECIAL_STEPS[name].step, SPECIAL_STEPS[name].make_args("meta")
     made = _attempt(entry, "sm_90a", lambda: compile_step(capture(step, args), target="cuda", arch="sm_90a"))
     if made is not None:
         (folder / f"{name}.cubin").write_bytes(made.data)
@@ -134,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", help="steps (default: all)")
     parser.add_argument("--output", type=Path, default=steps_folder(), help="folder (default: %(default)s)")
     given = parser.parse_args(arguments)
-    known = [*STEPS, *LARGE_STEPS]
+    known = [*STEPS, *SPECIAL_STEPS]
     unknown = sorted(set(given.names) - set(known))
     if unknown:
         parser.error(f"there is no step {unknown[0]!r}, expected some of {', '.join(known)}")
@@ -142,8 +142,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     start = time.perf_counter()
     entries: dict[str, Any] = {}
     for name in given.names or known:
-        large = name in LARGE_STEPS
-        entries[name] = build_large_step(name, given.output) if large else build_step(name, STEPS[name], given.output)
+        special = name in SPECIAL_STEPS
+        entries[name] = (
+            build_special_step(name, given.output) if special else build_step(name, STEPS[name], given.output)
+        )
         for part, error in entries[name]["errors"].items():
             print(f"{name} {part} {error}", flush=True)
     (given.output / "steps.json").write_text(json.dumps(entries, indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""Steps whose buffers are beyond what 32-bit offsets reach. They are compiled from shapes alone."""
+"""Steps that are compiled from shapes alone: with buffers beyond what 32-bit offsets reach, or for any values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.func import grad_and_value
 
 
 @dataclass(frozen=True)
-class LargeStep:
+class SpecialStep:
     """A step and its arguments on a device; on the meta device they take no memory."""
 
     step: Callable[..., Any]
@@ -45,4 +45,20 @@ def _large_argument(device: str) -> tuple[Any, ...]:
     return torch.ones(8, dtype=torch.bfloat16, device=device) / 3, x[:, None].repeat(1, 8)
 
 
-STEPS = {"large_arena": LargeStep(_hidden_layer, _large_arena), "large_argument": LargeStep(_scaled, _large_argument)}
+def _divide(state: Any, a: Any, b: Any) -> Any:
+    return state.sum(), (a / b, 1 / b, a.sqrt(), b.abs().sqrt()), state
+
+
+def _all_bits(device: str) -> tuple[Any, ...]:
+    # Subnormal numbers, infinities and NaN among them; a quotient of neighbours is near 1, of others anywhere.
+    torch.manual_seed(0)
+    a, b = (torch.randint(-(2**31), 2**31 - 1, (1 << 21,), device=device, dtype=torch.int32) for _ in range(2))
+    near = a + (b & 0xFFFF)
+    return torch.ones(3, device=device), torch.cat([a, a]).view(torch.float32), torch.cat([b, near]).view(torch.float32)
+
+
+STEPS = {
+    "quotients": SpecialStep(_divide, _all_bits),
+    "large_arena": SpecialStep(_hidden_layer, _large_arena),
+    "large_argument": SpecialStep(_scaled, _large_argument),
+}

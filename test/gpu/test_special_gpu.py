@@ -1,6 +1,8 @@
-"""Buffers that need 64-bit offsets, on a real GPU with some 30 GB of memory: judged by eager PyTorch."""
+"""Large buffers, on a real GPU with some 30 GB of memory, and rare values: judged by eager PyTorch."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
@@ -8,7 +10,7 @@ torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():
     pytest.skip("no GPU, or this torch has no CUDA", allow_module_level=True)
 
-from large_steps import STEPS  # noqa: E402
+from special_steps import STEPS  # noqa: E402
 from step_files import steps_folder, tensors_of, to_double  # noqa: E402
 
 from trainkernel.runtime import load  # noqa: E402
@@ -17,11 +19,23 @@ NEEDED_BYTES = 30 << 30
 pytestmark = [pytest.mark.usefixtures("live_gpu"), pytest.mark.filterwarnings("default")]
 
 
-@pytest.mark.parametrize("name", list(STEPS))
-def test_a_large_buffer_is_addressed_rightly(name: str) -> None:
+def compiled(name: str) -> Path:
     path = steps_folder() / f"{name}.cubin"
     if not path.is_file():
         pytest.skip(f"no compiled step {path}: run python test/gpu/build_steps.py")
+    return path
+
+
+def test_quotients_and_roots_are_rounded_correctly() -> None:
+    step, args = STEPS["quotients"].step, STEPS["quotients"].make_args("cuda")
+    for us, them in zip(tensors_of(load(compiled("quotients"), device=0)(*args)), tensors_of(step(*args)), strict=True):
+        differs = (us.view(torch.int32) != them.view(torch.int32)) & ~(us.isnan() & them.isnan())
+        assert not differs.any(), (us[differs][:5], them[differs][:5])
+
+
+@pytest.mark.parametrize("name", ["large_arena", "large_argument"])
+def test_a_large_buffer_is_addressed_rightly(name: str) -> None:
+    path = compiled(name)
     if torch.cuda.mem_get_info()[0] < NEEDED_BYTES:
         pytest.skip("the GPU has too little free memory")
     step, args = STEPS[name].step, STEPS[name].make_args("cuda")

@@ -150,7 +150,7 @@ class CpuTarget:
     Attributes:
         arch: LLVM's name of the CPU, e.g. "znver4"; for people, what is checked are the features.
         features: LLVM's names of the instruction sets used, e.g. "+avx2"; those with "-" are not used.
-        workers: the number of threads that the step was compiled for, or 0 for any.
+        workers: how many threads have enough to do in the step, or 0 where that is not known.
     """
 
     arch: str

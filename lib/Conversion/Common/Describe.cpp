@@ -5,6 +5,7 @@
 #include "lib/Analysis/KernelAccesses.h"
 #include "lib/Analysis/SourceLines.h"
 #include "lib/Analysis/TileGeometry.h"
+#include "lib/Scheduling/TargetTable.h"
 #include "llvm/Support/JSON.h"
 
 using namespace mlir;
@@ -83,6 +84,19 @@ static json::Array describeSchedule(KernelOp kernel) {
   return schedule;
 }
 
+// How many threads of a CPU have enough to do: what another one saves must be more than meeting it at each barrier
+// costs, and other programs' threads may be on its CPU.
+static int64_t countUsefulWorkers(KernelOp kernel) {
+  constexpr double worthwhile = 40; // microseconds
+  trainkernel::TargetFacts facts = *trainkernel::findTarget("cpu");
+  double time = 0;
+  kernel.walk([&](TileOp tile) {
+    int64_t bytes = bytesOf(tile.getInputs()) + bytesOf(tile.getOutputs());
+    time += countFlops(tile) / 2.0 / facts.multiplyRate + bytes * facts.timePerByte;
+  });
+  return std::clamp<int64_t>(static_cast<int64_t>(time / worthwhile), 1, trainkernel::mostCtas(facts));
+}
+
 LogicalResult mlir::megakernel::describeKernel(ModuleOp module, KernelOp kernel, const LaunchNeeds &needs) {
   StringRef name = MegakernelDialect::getManifestAttrName();
   auto given = module->getAttrOfType<StringAttr>(name);
@@ -105,6 +119,9 @@ LogicalResult mlir::megakernel::describeKernel(ModuleOp module, KernelOp kernel,
                                        {"workspace_bytes", needs.workspaceBytes},
                                        {"workspace_align", 256},
                                        {"schedule", describeSchedule(kernel)}};
+  json::Object *target = manifest->getObject("target");
+  if (target && kernel.getTarget() == "cpu")
+    (*target)["workers"] = countUsefulWorkers(kernel);
   std::string text;
   llvm::raw_string_ostream(text) << *parsed;
   module->setAttr(name, StringAttr::get(module.getContext(), text));

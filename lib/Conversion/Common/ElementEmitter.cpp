@@ -47,14 +47,8 @@ Value ElementEmitter::emitUncached(Value tensor, ArrayRef<LaneIndex> indices) {
     return getElementTypeOrSelf(tensor.getType()).isInteger(1) ? truthOf(value) : value;
   }
   Operation *op = tensor.getDefiningOp();
-  if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
-    auto elements = dyn_cast<SplatElementsAttr>(constant.getValue());
-    if (!elements) {
-      op->emitError("a constant tensor of unequal elements is not supported, pass it as an argument of the step");
-      return nullptr;
-    }
-    return arith::ConstantOp::create(builder, op->getLoc(), cast<TypedAttr>(elements.getSplatValue<Attribute>()));
-  }
+  if (auto constant = dyn_cast<arith::ConstantOp>(op))
+    return emitConstant(constant, indices);
   if (auto generic = dyn_cast<GenericOp>(op))
     return emitGeneric(generic, cast<OpResult>(tensor), indices);
   if (auto fill = dyn_cast<linalg::FillOp>(op))
@@ -70,6 +64,34 @@ Value ElementEmitter::emitUncached(Value tensor, ArrayRef<LaneIndex> indices) {
     return nullptr;
   }
   return emitView(op, indices);
+}
+
+// A few unequal elements are chosen by their place, so that they need no memory: a small table, e.g. of class weights.
+Value ElementEmitter::emitConstant(arith::ConstantOp op, ArrayRef<LaneIndex> indices) {
+  constexpr int64_t largestTable = 64;
+  auto elements = cast<DenseElementsAttr>(op.getValue());
+  auto values = llvm::to_vector(elements.getValues<Attribute>());
+  auto scalar = [&](Attribute value) -> Value {
+    return arith::ConstantOp::create(builder, op.getLoc(), cast<TypedAttr>(value));
+  };
+  if (elements.isSplat())
+    return scalar(values.front());
+  if (elements.getNumElements() > largestTable) {
+    op.emitError() << "a constant tensor of " << elements.getNumElements() << " unequal elements is not supported, "
+                   << "expected at most " << largestTable << "; pass it as an argument of the step";
+    return nullptr;
+  }
+  if (!allUniform(indices))
+    return emitPerLane(op.getResult(), indices);
+  IndexMath math(builder, op.getLoc());
+  Value place = math.constant(0);
+  for (auto [extent, index] : llvm::zip(elements.getType().getShape(), indices))
+    place = math.add(math.mul(place, extent), index.base);
+  Value chosen = scalar(values.back());
+  for (size_t i = values.size() - 1; i-- > 0;)
+    if (values[i] != values[i + 1])
+      chosen = arith::SelectOp::create(builder, op.getLoc(), math.less(place, i + 1), scalar(values[i]), chosen);
+  return chosen;
 }
 
 // A constant of the region for use in the code that is emitted; the region itself goes away.

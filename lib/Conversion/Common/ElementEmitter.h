@@ -12,6 +12,7 @@
 
 #include "dialects/Megakernel/MegakernelDialect.h"
 #include "lib/Conversion/Common/IndexMath.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
@@ -54,6 +55,7 @@ private:
 
   Value emitUncached(Value tensor, ArrayRef<LaneIndex> indices);
   Value emitGeneric(linalg::GenericOp op, OpResult result, ArrayRef<LaneIndex> indices);
+  Value emitConstant(arith::ConstantOp op, ArrayRef<LaneIndex> indices);
   Value emitView(Operation *op, ArrayRef<LaneIndex> indices);
   Value emitInsertSlice(tensor::InsertSliceOp op, ArrayRef<LaneIndex> indices);
   Value emitPerLane(Value tensor, ArrayRef<LaneIndex> indices);

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.fx.passes.shape_prop import _extract_tensor_metadata
 
 from trainkernel.capture.guard import MAX_LITERAL
 
@@ -61,6 +62,9 @@ def fold_constants(module: torch.fx.GraphModule) -> None:
         value = _evaluated(module, node, values)
         if value is None:
             continue
+        if node.op == "get_attr" and isinstance(value, torch.Tensor):
+            # A literal that the step returns has the functional tensor of the trace, which torch-mlir does not know.
+            node.meta["tensor_meta"] = _extract_tensor_metadata(value)
         literal = node.op == "get_attr" or bool(literals.intersection(node.all_input_nodes))
         made = _replaced(module, node, value, literal) if isinstance(value, torch.Tensor) else node
         values[node] = values[made] = value

@@ -5,14 +5,17 @@ Importing this module must stay cheap: ``--help`` imports neither PyTorch nor ri
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
 import shlex
 import signal
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -180,5 +183,20 @@ def _compile(
     )
 
 
+def run() -> NoReturn:
+    """Run tk-compile as a program.
+
+    Python would take PyTorch's modules down one by one at the end, for over a second, when all is written. What was
+    registered to run at exit still does.
+    """
+    status = main()
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    os._exit(status)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

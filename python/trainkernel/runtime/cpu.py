@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import tempfile
 import threading
@@ -12,13 +13,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from trainkernel.errors import ArgumentError, ArtifactError, DeviceError
 from trainkernel.manifest import CpuTarget
 from trainkernel.runtime import elf
 from trainkernel.runtime.artifact import Artifact
-from trainkernel.runtime.cpu_features import check_host, default_workers
+from trainkernel.runtime.cpu_features import check_host, choose_workers
 from trainkernel.runtime.frameworks.base import Framework
 from trainkernel.runtime.tensors import Device
 
@@ -68,6 +67,15 @@ def _load_code(artifact: Artifact) -> ctypes.CDLL:
         raise DeviceError(f"{artifact.path} cannot be loaded: {error}", hint=hint) from error
 
 
+def _zeros(size: int) -> Any:
+    """Zeros in pages that take no memory before they are written."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    try:
+        return (ctypes.c_char * size).from_buffer(mmap.mmap(-1, size, flags=flags))
+    except (OSError, OverflowError) as error:
+        raise MemoryError(f"no {size} bytes for the workspace of the step") from error
+
+
 class CpuBackend:
     """One loaded CPU step with its workspace. Launches of one step wait for each other.
 
@@ -92,7 +100,7 @@ class CpuBackend:
         if not isinstance(target, CpuTarget):
             raise ArtifactError(f"{artifact.path} is for {target.kind}", expected="cpu")
         check_host(target.arch, target.features)
-        self.num_workers = target.workers or default_workers()
+        self.num_workers = choose_workers(target.workers)
         self._run: Any = pool_library().tk_cpu_run
         # The loader would look into the C library, too.
         if kernel.symbol not in elf.find_symbols(artifact.data, (kernel.symbol,)):
@@ -109,8 +117,8 @@ class CpuBackend:
     def reset(self) -> None:
         """Give the step a fresh lock and workspace; also in a forked child, where both may be in use for ever."""
         self._lock = threading.Lock()
-        self._workspace = np.zeros(self._workspace_bytes + self._workspace_align, np.uint8)
-        start = int(self._workspace.__array_interface__["data"][0])
+        self._workspace = _zeros(self._workspace_bytes + self._workspace_align)
+        start = ctypes.addressof(self._workspace)
         self._params[self._count] = start + (-start % self._workspace_align)
 
     def stream(self, explicit: Any, home: Framework) -> int | None:
@@ -152,7 +160,7 @@ class CpuBackend:
         with self._lock:
             code, self._code = self._code, None
             if code is not None:
-                self._workspace = np.zeros(0, np.uint8)
+                self._workspace = _zeros(1)
                 _ctypes.dlclose(code._handle)
 
 

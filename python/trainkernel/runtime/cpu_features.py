@@ -73,8 +73,11 @@ def check_host(arch: str, features: Iterable[str]) -> None:
         raise DeviceError(f"this CPU lacks {', '.join(missing)}", expected=f"the instruction sets of {arch}", hint=hint)
 
 
-def default_workers() -> int:
+def choose_workers(useful: int) -> int:
     """The number of threads to run a step on: TRAINKERNEL_NUM_THREADS, or the CPUs this process may use.
+
+    Args:
+        useful: how many have enough to do, or 0 where that is not known; the variable may ask for more.
 
     Raises:
         DeviceError: the variable is no positive whole number.
@@ -84,7 +87,7 @@ def default_workers() -> int:
         if not text.isdecimal() or not 1 <= int(text[:5]) <= _MAX_WORKERS:
             raise DeviceError(f"{_THREADS_VARIABLE} is {text!r}", expected=f"a whole number from 1 to {_MAX_WORKERS}")
         return int(text)
-    return max(1, min(available_cpus(), _MAX_WORKERS))
+    return max(1, min(available_cpus(), useful or _MAX_WORKERS, _MAX_WORKERS))
 
 
 def available_cpus(root: Path = Path("/sys/fs/cgroup")) -> int:

@@ -37,13 +37,13 @@ module attributes {megakernel.manifest = "[1]"} {
 
 // -----
 
-megakernel.kernel @table(%y: memref<2xf32> {megakernel.role = #megakernel.role<output>})
+megakernel.kernel @table(%y: memref<65xf32> {megakernel.role = #megakernel.role<output>})
     attributes {grid = 1 : i64, cluster = 1 : i64, threads = 32 : i64} {
   megakernel.phase {
-    megakernel.tile ins() outs(%y : memref<2xf32>) sizes [2] {
-      // expected-error @below {{a constant tensor of unequal elements is not supported, pass it as an argument of the step}}
-      %c = arith.constant dense<[1.0, 2.0]> : tensor<2xf32>
-      megakernel.yield %c : tensor<2xf32>
+    megakernel.tile ins() outs(%y : memref<65xf32>) sizes [65] {
+      // expected-error @below {{a constant tensor of 65 unequal elements is not supported, expected at most 64; pass it as an argument of the step}}
+      %c = arith.constant dense<"0x000000000000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F0000803F"> : tensor<65xf32>
+      megakernel.yield %c : tensor<65xf32>
     }
   }
   megakernel.return

@@ -256,3 +256,17 @@ except trainkernel.CompileError as error:
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert re.match(rf"{title} not installed, expected .*\n  help: pip install 'trainkernel\[compile\]'", done.stderr)
+
+
+def test_a_cpu_step_with_little_work_is_compiled_for_one_thread() -> None:
+    def step(w: Any, x: Any) -> Any:
+        gradient, value = torch.func.grad_and_value(lambda w: (x @ w).square().mean())(w)
+        return value, w - gradient
+
+    small, large = (
+        trainkernel.compile_training(step, (torch.ones(n, n), torch.ones(n, n)), target="cpu").manifest.target
+        for n in (16, 1024)
+    )
+    assert small.workers == 1
+    # Two products of 1024^3 multiply-adds each are tens of milliseconds of one CPU.
+    assert large.workers > 100

@@ -20,8 +20,11 @@ import pytest
 from runtime_support import ROOT, N, build_pool, build_step, manifest
 from trainkernel.errors import ArgumentError, ArtifactError, DeviceError
 from trainkernel.runtime import LoadedStep, load
+from trainkernel.runtime.cpu_features import available_cpus
 
 torch = pytest.importorskip("torch")
+
+CPUS = available_cpus()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -346,11 +349,17 @@ def test_a_device_other_than_the_cpu_is_refused(path: Path) -> None:
         load(path, device="cuda")
 
 
-def test_a_step_compiled_for_a_number_of_workers_gets_it(tmp_path: Path) -> None:
-    target = {"kind": "cpu", "arch": "x86-64", "features": [], "workers": 3}
+@pytest.mark.parametrize(
+    ("useful", "variable", "threads"), [(1, "", 1), (0, "", CPUS), (1000, "", CPUS), (1, "5", 5), (1000, "1", 1)]
+)
+def test_as_many_threads_run_as_have_enough_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, useful: int, variable: str, threads: int
+) -> None:
+    monkeypatch.setenv("TRAINKERNEL_NUM_THREADS", variable)
+    target = {"kind": "cpu", "arch": "x86-64", "features": [], "workers": useful}
     step = load(build_step(tmp_path / "step.so", json.dumps(manifest(target=target)).encode()))
     backend: Any = step._backend
-    assert backend.num_workers == 3
+    assert backend.num_workers == threads
     step(*example(), 3)
 
 

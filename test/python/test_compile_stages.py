@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -211,7 +212,11 @@ def test_the_file_has_a_manifest_and_a_digest_that_the_loader_accepts(compiled: 
     place = compiled.data.index(found.digest)
     assert found.digest == hashlib.sha256(compiled.data.replace(found.digest, bytes(32))).digest() and place > 0
     assert found.manifest == compiled.manifest
-    assert found.manifest.target == compiled.target
+    target = found.manifest.target
+    if isinstance(target, CpuTarget):
+        assert target.workers == 1, "the step has little work"
+        target = replace(target, workers=0)
+    assert target == compiled.target
     assert found.manifest.numerics["quoted"] == 'a "quote", a \\ and ä'
     assert found.manifest.kernel.symbol == "step" and found.manifest.kernel.workspace_bytes >= 0
     assert {"torch", "trainkernel", "llvm"} < set(found.manifest.tools)

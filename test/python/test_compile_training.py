@@ -23,6 +23,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 import trainkernel
 from training_steps import STEPS, Momentum, Params, Result, mlp, mlp_args, momentum, momentum_args
 from trainkernel.errors import ArgumentError, CaptureError, CompileError, DeviceError
+from trainkernel.manifest import CpuTarget
 
 pytestmark = needs_tools
 
@@ -267,6 +268,7 @@ def test_a_cpu_step_with_little_work_is_compiled_for_one_thread() -> None:
         trainkernel.compile_training(step, (torch.ones(n, n), torch.ones(n, n)), target="cpu").manifest.target
         for n in (16, 1024)
     )
+    assert isinstance(small, CpuTarget) and isinstance(large, CpuTarget)
     assert small.workers == 1
     # Two products of 1024^3 multiply-adds each are tens of milliseconds of one CPU.
     assert large.workers > 100

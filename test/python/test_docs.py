@@ -180,3 +180,11 @@ def test_every_field_of_the_report_is_documented() -> None:
 def test_every_stage_is_documented() -> None:
     page = (ROOT / "docs" / "pipelines.md").read_text()
     assert all(f"`{name}`" in page for name in STAGE_NAMES)
+
+
+def test_the_table_of_passes_names_each_of_ours_once() -> None:
+    described = re.findall(r"^## `-([\w-]+)`$", (ROOT / "docs" / "passes.md").read_text(), re.MULTILINE)
+    section = (ROOT / "docs" / "pipelines.md").read_text().partition("## On which op a pass runs")[2]
+    rows = [line for line in section.partition("\n## ")[0].splitlines() if line.startswith("| ")]
+    named = re.findall(r"`([\w-]+)`", "".join(row.split("|")[2] for row in rows))
+    assert described and sorted(named) == sorted(described)

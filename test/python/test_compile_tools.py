@@ -11,7 +11,17 @@ import pytest
 from compile_support import error_of, fake_tool
 from trainkernel.compiler import tools
 from trainkernel.compiler.diagnostics import explain_failure, parse_diagnostics
-from trainkernel.compiler.tools import ToolRun, find_linker, find_ptxas, find_tk_opt, run_tool, version_of
+from trainkernel.compiler.tools import (
+    CUDA_VARIABLES,
+    LIBDEVICE,
+    ToolRun,
+    find_linker,
+    find_ptxas,
+    find_tk_opt,
+    libdevice_variables,
+    run_tool,
+    version_of,
+)
 from trainkernel.errors import CompileError, InternalError
 from trainkernel.reproducer import keep_reproducer
 
@@ -69,6 +79,22 @@ def test_missing_tools_say_what_to_install(tmp_path: Path, monkeypatch: pytest.M
     fake_tool(tmp_path / "bin" / "ptxas", "exit 0")
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     assert find_ptxas() == str(tmp_path / "bin" / "ptxas")
+
+
+def test_mlir_is_told_of_the_libdevice_beside_ptxas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in CUDA_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("TRAINKERNEL_PTXAS", str(fake_tool(tmp_path / "bin" / "ptxas", "exit 0")))
+    assert libdevice_variables() == {}
+    (tmp_path / LIBDEVICE).parent.mkdir(parents=True)
+    (tmp_path / LIBDEVICE).touch()
+    assert libdevice_variables() == {"CUDA_ROOT": str(tmp_path)}
+    run = run_tool(["/bin/sh", "-c", "echo $CUDA_ROOT"], variables=libdevice_variables())
+    assert run.stdout.decode().strip() == str(tmp_path)
+    # What the user says counts.
+    monkeypatch.setenv("CUDA_PATH", "/opt/cuda")
+    assert libdevice_variables() == {}
 
 
 def test_a_run_reports_output_status_and_time(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from trainkernel.compiler import CompiledArtifact, compile_step
 from trainkernel.compiler.report import format_bytes, format_count, join_lines, make_report
 from trainkernel.compiler.stages import STAGE_NAMES, find_stage, stages_for, with_manifest
 from trainkernel.compiler.targets import check_residency, resolve_target
-from trainkernel.compiler.tools import CUDA_VARIABLES, find_tk_opt
+from trainkernel.compiler.tools import CUDA_VARIABLES, find_linker, find_ptxas, find_tk_opt
 from trainkernel.errors import CompileError, InternalError
 from trainkernel.manifest import CpuTarget, CudaTarget, KernelSpec, Manifest
 from trainkernel.runtime import artifact, elf
@@ -343,6 +343,19 @@ def test_an_assembler_or_linker_that_works_on_nothing_is_the_machines_fault(
     monkeypatch.setenv("TRAINKERNEL_PTXAS" if kind == "cuda" else "CC", str(fake_tool(tmp_path / "tool", body)))
     error = error_of(CompileError, lambda: compile_step(captured(), target=kind, arch=None))
     assert "tool" in str(error) and "fault of trainkernel" not in str(error) and error.hint
+
+
+@needs_tools
+@pytest.mark.parametrize("kind", ["cuda", "cpu"])
+def test_a_limit_on_the_size_of_files_is_the_machines(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One block, which holds no output.
+    real = find_ptxas() if kind == "cuda" else find_linker()[0]
+    tool = fake_tool(tmp_path / "tool", f'ulimit -f 1; exec "{real}" "$@"')
+    monkeypatch.setenv("TRAINKERNEL_PTXAS" if kind == "cuda" else "CC", str(tool))
+    error = error_of(CompileError, lambda: compile_step(captured(), target=kind, arch=None))
+    assert error.exit_code == 1 and "tool" in str(error) and "TMPDIR" in str(error)
 
 
 def test_a_tk_opt_that_is_none_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

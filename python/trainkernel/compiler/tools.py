@@ -59,8 +59,9 @@ def run_tool(command: Sequence[str], stdin: bytes = b"", variables: Mapping[str,
     Raises:
         CompileError: the program cannot be started.
     """
-    # A crashing tool must not spend seconds on symbols of its stack.
-    environment = {**os.environ, "LLVM_DISABLE_SYMBOLIZATION": "1", **(variables or {})}
+    # A crashing tool must not spend seconds on symbols of its stack, and what it says is read here: in English.
+    ours = {"LLVM_DISABLE_SYMBOLIZATION": "1", "LC_ALL": "C.UTF-8", "LANGUAGE": "C"}
+    environment = {**os.environ, **ours, **(variables or {})}
     start = time.perf_counter()
     try:
         done = subprocess.run(command, input=stdin, capture_output=True, check=False, env=environment)

@@ -6,7 +6,8 @@ BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # MLIR's wheels lie where Python packages do.
 SITE = $(shell $(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-CXX_SOURCES = $$(git ls-files --cached --others --exclude-standard 'dialects/*.cpp' 'dialects/*.h' 'lib/*.cpp' 'lib/*.h' 'tools/*.cpp' 'tools/*.h')
+# By find, not by git: sources may have come without a repository.
+CXX_SOURCES = $(or $(shell find dialects lib tools -name '*.cpp' -o -name '*.h' | sort),$(error no C++ source is found: run make in the project's folder))
 PYTHON_FOLDERS := python test examples benchmarks
 
 # A comma in an argument of call.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import cycle, islice
@@ -152,13 +153,19 @@ def _replay(case: Case, compiled: Compiled, device: torch.device | str) -> dict[
 
 
 def worst_ratio(gates: dict[str, Any]) -> float | None:
-    """The largest ratio of our error to eager's, where eager's is more than a rounding of the last place."""
-    ratios = []
-    for gate in gates.values():
-        for leaf in gate.get("leaves", []) + gate.get("losses", []) if isinstance(gate, dict) else []:
-            if leaf["eager_rms"] > 1e-6 * leaf["exact_rms"]:
-                ratios.append(leaf["ours_rms"] / leaf["eager_rms"])
-    return max(ratios, default=None)
+    """The largest ratio of our error to eager's of all tensors; infinite where eager alone is exact, NaN where one is.
+
+    None without a tensor in which either errs, e.g. of whole numbers alone.
+    """
+    leaves = [leaf for gate in gates.values() if isinstance(gate, dict) for leaf in _leaves_of(gate)]
+    pairs = [(leaf["ours_rms"], leaf["eager_rms"]) for leaf in leaves]
+    ratios = [ours / eager if eager else math.inf for ours, eager in pairs if ours or eager]
+    # max() would drop a NaN that comes second.
+    return math.nan if any(map(math.isnan, ratios)) else max(ratios, default=None)
+
+
+def _leaves_of(gate: dict[str, Any]) -> list[dict[str, Any]]:
+    return [*gate.get("leaves", []), *gate.get("losses", [])]
 
 
 def failures(gates: dict[str, Any]) -> list[str]:
@@ -167,7 +174,7 @@ def failures(gates: dict[str, Any]) -> list[str]:
     for name, gate in gates.items():
         if not isinstance(gate, dict) or gate["passed"]:
             continue
-        bad = [leaf for leaf in gate.get("leaves", []) + gate.get("losses", []) if not leaf["passed"]]
+        bad = [leaf for leaf in _leaves_of(gate) if not leaf["passed"]]
         found += [
             f"{name}: {leaf['path']} has an error of {leaf['ours_rms']:.3g} rms, {leaf['ours_max']:.3g} at most "
             f"(eager {leaf['eager_rms']:.3g}, {leaf['eager_max']:.3g}; values {leaf['exact_rms']:.3g} rms)"

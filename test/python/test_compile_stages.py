@@ -19,7 +19,7 @@ from trainkernel.compiler import CompiledArtifact, compile_step
 from trainkernel.compiler.report import format_bytes, format_count, join_lines, make_report
 from trainkernel.compiler.stages import STAGE_NAMES, find_stage, stages_for, with_manifest
 from trainkernel.compiler.targets import check_residency, resolve_target
-from trainkernel.compiler.tools import find_tk_opt
+from trainkernel.compiler.tools import CUDA_VARIABLES, find_linker, find_ptxas, find_tk_opt
 from trainkernel.errors import CompileError, InternalError
 from trainkernel.manifest import CpuTarget, CudaTarget, KernelSpec, Manifest
 from trainkernel.runtime import artifact, elf
@@ -292,6 +292,29 @@ def test_an_old_ptxas_is_named_with_what_to_install(tmp_path: Path, monkeypatch:
     assert "too old" in str(error_of(CompileError, lambda: compile_step(captured(), arch="sm_90a")))
 
 
+@needs_tools
+def test_an_mlir_without_libdevice_is_the_machines_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    message = "ptxas fatal   : Unresolved extern function '__nv_tanhf'"
+    monkeypatch.setenv("TRAINKERNEL_PTXAS", str(fake_tool(tmp_path / "ptxas", f'echo "{message}" >&2; exit 255')))
+    for name in CUDA_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    for toolkit in (None, "/no/toolkit"):
+        if toolkit:
+            monkeypatch.setenv("CUDA_HOME", toolkit)
+        text = str(error_of(CompileError, lambda: compile_step(captured(), arch="sm_90a")))
+        assert "__nv_tanhf" in text and "expected libdevice.10.bc" in text
+        assert "CUDA_ROOT" in text and "nvvm/libdevice/libdevice.10.bc" in text
+        assert ("CUDA_HOME='/no/toolkit'" in text) == bool(toolkit)
+
+
+# Any other function that is not there is a mistake in the code that we made.
+@needs_tools
+def test_another_unresolved_function_is_our_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = PICKY.replace("fatal: no", "ptxas fatal   : Unresolved extern function 'tk_helper'")
+    monkeypatch.setenv("TRAINKERNEL_PTXAS", str(fake_tool(tmp_path / "ptxas", body)))
+    assert "tk_helper" in str(error_of(InternalError, lambda: compile_step(captured(), arch="sm_90a")))
+
+
 # Refuses all but the smallest input, as a tool does that meets wrong code of ours.
 PICKY = """
 case "$*" in *--version*) echo 1.2; exit;; esac
@@ -325,6 +348,19 @@ def test_an_assembler_or_linker_that_works_on_nothing_is_the_machines_fault(
     monkeypatch.setenv("TRAINKERNEL_PTXAS" if kind == "cuda" else "CC", str(fake_tool(tmp_path / "tool", body)))
     error = error_of(CompileError, lambda: compile_step(captured(), target=kind, arch=None))
     assert "tool" in str(error) and "fault of trainkernel" not in str(error) and error.hint
+
+
+@needs_tools
+@pytest.mark.parametrize("kind", ["cuda", "cpu"])
+def test_a_limit_on_the_size_of_files_is_the_machines(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One block, which holds no output.
+    real = find_ptxas() if kind == "cuda" else find_linker()[0]
+    tool = fake_tool(tmp_path / "tool", f'ulimit -f 1; exec "{real}" "$@"')
+    monkeypatch.setenv("TRAINKERNEL_PTXAS" if kind == "cuda" else "CC", str(tool))
+    error = error_of(CompileError, lambda: compile_step(captured(), target=kind, arch=None))
+    assert error.exit_code == 1 and "tool" in str(error) and "TMPDIR" in str(error)
 
 
 def test_a_tk_opt_that_is_none_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,18 @@ import pytest
 
 from compile_support import error_of, fake_tool
 from trainkernel.compiler import tools
-from trainkernel.compiler.diagnostics import explain_failure, parse_diagnostics
-from trainkernel.compiler.tools import ToolRun, find_linker, find_ptxas, find_tk_opt, run_tool, version_of
+from trainkernel.compiler.diagnostics import explain_failure, machine_failure, parse_diagnostics
+from trainkernel.compiler.tools import (
+    CUDA_VARIABLES,
+    LIBDEVICE,
+    ToolRun,
+    find_linker,
+    find_ptxas,
+    find_tk_opt,
+    libdevice_variables,
+    run_tool,
+    version_of,
+)
 from trainkernel.errors import CompileError, InternalError
 from trainkernel.reproducer import keep_reproducer
 
@@ -69,6 +79,22 @@ def test_missing_tools_say_what_to_install(tmp_path: Path, monkeypatch: pytest.M
     fake_tool(tmp_path / "bin" / "ptxas", "exit 0")
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     assert find_ptxas() == str(tmp_path / "bin" / "ptxas")
+
+
+def test_mlir_is_told_of_the_libdevice_beside_ptxas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in CUDA_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("TRAINKERNEL_PTXAS", str(fake_tool(tmp_path / "bin" / "ptxas", "exit 0")))
+    assert libdevice_variables() == {}
+    (tmp_path / LIBDEVICE).parent.mkdir(parents=True)
+    (tmp_path / LIBDEVICE).touch()
+    assert libdevice_variables() == {"CUDA_ROOT": str(tmp_path)}
+    run = run_tool(["/bin/sh", "-c", "echo $CUDA_ROOT"], variables=libdevice_variables())
+    assert run.stdout.decode().strip() == str(tmp_path)
+    # What the user says counts.
+    monkeypatch.setenv("CUDA_PATH", "/opt/cuda")
+    assert libdevice_variables() == {}
 
 
 def test_a_run_reports_output_status_and_time(tmp_path: Path) -> None:
@@ -147,12 +173,30 @@ def test_crashes_and_broken_invariants_are_faults_of_ours(stderr: str, status: i
         (f"{USER}:1:1: error: fine\nLLVM ERROR: out of memory\n", -6, "out of memory"),
         ("terminate called after throwing an instance of 'std::bad_alloc'\n", -6, "ulimit -v"),
         ("collect2: No space left on device\n", 1, "TMPDIR"),
+        ("", -25, "ulimit -f"),
+        ("collect2: fatal error: ld terminated with signal 25 [File size limit exceeded]\n", 1, "ulimit -f"),
+        ("clang: error: unable to execute command: File size limit exceeded (core dumped)\n", 254, "ulimit -f"),
+        ("collect2: fatal error: ld terminated with signal 9 [Killed]\n", 1, "ran out of memory, or was killed"),
+        ("clang: error: unable to execute command: Killed\n", 254, "ran out of memory, or was killed"),
+        ("collect2: fatal error: ld terminated with signal 15 [Terminated]\n", 1, "by signal SIGTERM"),
         ("", -15, "ended from outside by signal SIGTERM"),
     ],
 )
 def test_what_the_machine_lacks_is_no_fault_of_ours(stderr: str, status: int, said: str) -> None:
     error = explain_failure(run_with(stderr, status), lambda: pytest.fail("a reproducer is for faults of ours"))
     assert type(error) is CompileError and said in str(error)
+
+
+@pytest.mark.parametrize(
+    "stderr",
+    [
+        "collect2: fatal error: ld terminated with signal 11 [Segmentation fault], core dumped\n",
+        "clang: error: unable to execute command: Segmentation fault\n",
+        'clang: error: unable to execute command: Executable "ld" doesn\'t exist!\n',
+    ],
+)
+def test_a_crash_of_a_called_program_is_not_said_to_be_the_machines(stderr: str) -> None:
+    assert machine_failure(run_with(stderr)) is None
 
 
 def test_late_stages_never_blame_the_user() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -180,3 +181,25 @@ def test_every_field_of_the_report_is_documented() -> None:
 def test_every_stage_is_documented() -> None:
     page = (ROOT / "docs" / "pipelines.md").read_text()
     assert all(f"`{name}`" in page for name in STAGE_NAMES)
+
+
+def test_the_table_of_passes_names_each_of_ours_once() -> None:
+    described = re.findall(r"^## `-([\w-]+)`$", (ROOT / "docs" / "passes.md").read_text(), re.MULTILINE)
+    section = (ROOT / "docs" / "pipelines.md").read_text().partition("## On which op a pass runs")[2]
+    rows = [line for line in section.partition("\n## ")[0].splitlines() if line.startswith("| ")]
+    named = re.findall(r"`([\w-]+)`", "".join(row.split("|")[2] for row in rows))
+    assert described and sorted(named) == sorted(described)
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+def test_all_cxx_sources_are_formatted_where_there_is_no_git(tmp_path: Path) -> None:
+    (tmp_path / "git").write_text("#!/bin/sh\nexit 127\n")
+    (tmp_path / "git").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    # Nothing is run: -n shows the commands.
+    command = ["make", "-n", "format"]
+    shown = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+    folders = (ROOT / "dialects", ROOT / "lib", ROOT / "tools")
+    sources = {path for folder in folders for kind in ("*.cpp", "*.h") for path in folder.rglob(kind)}
+    line = next(line for line in shown.splitlines() if "clang-format -i" in line)
+    assert sources and {ROOT / word for word in line.split("-i ")[1].split()} == sources

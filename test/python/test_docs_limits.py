@@ -55,6 +55,9 @@ REFUSED: list[tuple[str, Step]] = [
     ("`nonzero`", lambda w, x: (x.nonzero().float().sum(), w)),
     ("indexing by a tensor", lambda w, x: (w[x.to(torch.int64)].sum(), w)),
     ("`gather`", lambda w, x: (w.gather(0, x.to(torch.int64)).sum(), w)),
+    ("`scatter`", lambda w, x: (w.scatter(0, x.to(torch.int64), 2.0).sum(), w)),
+    ("`scatter_add`", lambda w, x: (w.scatter_add(0, x.to(torch.int64), x).sum(), w)),
+    ("`index_select`", lambda w, x: (w.index_select(0, x.to(torch.int64)).sum(), w)),
     ("`embedding`", lambda w, x: (F.embedding(x.to(torch.int64), w[:, None]).sum(), w)),
     ("`sort`", lambda w, x: (x.sort()[0].sum(), w)),
     ("`cumsum`", lambda w, x: (x.cumsum(0).sum(), w)),
@@ -80,6 +83,10 @@ ADVISED: list[Step] = [
     lambda w, x: (torch.where(x > 0, x, 0).sum(), w),
     lambda w, x: ((F.one_hot(x.to(torch.int64), 4).float() @ w).sum(), w),
     lambda w, x: (F.cross_entropy(w[None], x.to(torch.int64)[:1]), w),
+    lambda w, x: (w[None].gather(1, x.to(torch.int64)[:1, None]).sum(), w),
+    lambda w, x: (torch.cat([w[None].gather(1, x.to(torch.int64)[None, k : k + 1]) for k in (1, 3)]).sum(), w),
+    lambda w, x: (w[None].scatter(1, x.to(torch.int64)[None, :1], 2.0).sum(), w),
+    lambda w, x: (w[None].scatter_add(1, x.to(torch.int64)[None, :1], x[None, :1]).sum(), w),
     lambda w, x: (sum(x * i for i in range(3)).sum(), w),
     lambda w, x: ((w.to(torch.bfloat16) * x.to(torch.bfloat16)).float().sum(), w - 0.1 * x),
     with_gradients,
@@ -120,3 +127,17 @@ def test_an_optimizer_that_changes_its_parameters_is_refused() -> None:
     with pytest.raises(trainkernel.CaptureError):
         trainkernel.compile_training(optimizer, (w, torch.ones(4)), target="cpu")
     assert "`torch.optim`" in PAGE
+
+
+@needs_tools
+@pytest.mark.parametrize("name", ["gather", "scatter", "scatter_add"])
+def test_several_elements_of_a_row_are_refused_with_the_form_that_is_supported(name: str) -> None:
+    calls: dict[str, Step] = {
+        "gather": lambda w, i: w.gather(1, i),
+        "scatter": lambda w, i: w.scatter(1, i, 2.0),
+        "scatter_add": lambda w, i: w.scatter_add(1, i, w),
+    }
+    arguments = torch.ones(3, 4), torch.zeros(3, 2, dtype=torch.int64)
+    with pytest.raises(trainkernel.CaptureError) as caught:
+        trainkernel.compile_training(lambda w, i: (calls[name](w, i).sum(), w), arguments, target="cpu")
+    assert f"aten.{name}" in str(caught.value) and "one element of each row" in str(caught.value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 pytest.importorskip("mlir", reason="needs MLIR's Python package: pip install 'trainkernel[ir]'")
 
 from trainkernel import ir
+from trainkernel.compiler.tools import find_linker
 from trainkernel.ir import _library, megakernel
 
 STEP = """
@@ -153,6 +155,20 @@ def test_another_version_of_the_package_is_refused(monkeypatch: pytest.MonkeyPat
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_library, "_NAME", "libmissing.so")
     with pytest.raises(ImportError, match=r"libmissing\.so is missing\n  help: install trainkernel again"):
+        _library.load_library()
+
+
+def test_a_library_of_another_mlir_is_said_to_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "other.c").write_text("extern int of_another_mlir; int *used(void) { return &of_another_mlir; }\n")
+    library = tmp_path / "libtrainkernel_mlir.so"
+    subprocess.run([*find_linker(), "-shared", "-fPIC", tmp_path / "other.c", "-o", library], check=True)
+    monkeypatch.setattr(_library, "_PACKAGE_FOLDER", tmp_path)
+    with pytest.raises(ImportError, match=r"undefined symbol: of_another_mlir") as caught:
+        _library.load_library()
+    assert "help: it was built against another MLIR than the package's" in str(caught.value)
+    # A file that is damaged was not.
+    library.write_bytes(b"no library")
+    with pytest.raises(ImportError, match=r"does not fit .*\n  help: pip install"):
         _library.load_library()
 
 

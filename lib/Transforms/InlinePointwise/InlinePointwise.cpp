@@ -135,7 +135,7 @@ struct InlinePointwisePass : public megakernel::impl::TkInlinePointwiseBase<Inli
   static LogicalResult verifyBodies(StepOp step) {
     WalkResult walk = step.walk([](tensor::ExtractOp op) {
       op.emitError() << "'" << op->getName()
-                     << "' in the body of a linalg op is not supported: indexing by a tensor, gather and flip";
+                     << "' in the body of a linalg op is not supported: indexing by a tensor and flip";
       return WalkResult::interrupt();
     });
     return failure(walk.wasInterrupted());

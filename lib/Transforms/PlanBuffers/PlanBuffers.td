@@ -7,7 +7,7 @@ def TkPlanBuffers : Pass<"tk-plan-buffers", "::mlir::megakernel::KernelOp"> {
     Memory is reused once a barrier stands between a buffer's last reader and the next one's writer. Buffers that
     nothing uses are removed.
 
-    Never fails.
+    A plan that its own verifier finds wrong is an internal error. Only an arena beyond 64 bits is known to give one.
   }];
   let statistics = [Statistic<"arenaBytes", "arena bytes", "Size of the arena">,
                     Statistic<"bufferBytes", "buffer bytes", "Size of all buffers without reuse">];

@@ -17,12 +17,22 @@ from trainkernel.errors import CaptureError, SourceLocation, describe
 _IMPORT_ERRORS = (NotImplementedError, TypeError, ValueError, AssertionError, RuntimeError, KeyError)
 
 _BY_ONE_HOT = "multiply by a one-hot matrix: F.one_hot(ids, n).to(table.dtype) @ table"
+_BY_ONE_OF_EACH = (
+    "take one element of each row: an index of the tensor's shape, with size 1 along the dimension; "
+    "torch.cat joins several, and a one-hot matrix takes whole rows: F.one_hot(ids, n).to(table.dtype) @ table"
+)
+_BY_ONE_CHANGED = (
+    "change one element of each row: an index of the tensor's shape, with size 1 along the dimension, several times; "
+    "or add the transposed one-hot matrix times the rows: F.one_hot(ids, n).to(rows.dtype).t() @ rows"
+)
 _BY_PRODUCT = "unfold the windows outside of the step and use a matrix product"
 _HINTS = {
     "aten.index": _BY_ONE_HOT,
     "aten.index_select": _BY_ONE_HOT,
     "aten.embedding": _BY_ONE_HOT,
-    "aten.gather": _BY_ONE_HOT,
+    "aten.gather": _BY_ONE_OF_EACH,
+    "aten.scatter": _BY_ONE_CHANGED,
+    "aten.scatter_add": _BY_ONE_CHANGED,
     "aten.convolution": _BY_PRODUCT,
     "aten.cumsum": "multiply by a triangular matrix of ones",
     "aten.flip": "pass the flipped tensor as an argument",

@@ -21,6 +21,8 @@ _FOR_USER = re.compile(r"is not supported|, expected ")
 _OUR_FAULT = re.compile(r"^'[\w.]+' op |internal error|to have run|^phase \d+ |arena|barrier of scope")
 _NO_MEMORY = re.compile(r"out of memory|std::bad_alloc|Cannot allocate memory|memory exhausted")
 _NO_SPACE = re.compile(r"No space left on device|File too large|Disk quota exceeded")
+# How GCC and Clang say that a signal ended a program of theirs, such as the linker: by its number, or in words.
+_SIGNAL_OF_CHILD = re.compile(r"terminated with signal (\d+)|unable to execute command: ([A-Z][\w ]*\w)")
 _CRASH = re.compile(r"^(?:PLEASE submit a bug report|Stack dump:|LLVM ERROR:)", re.MULTILINE)
 
 
@@ -85,15 +87,28 @@ def explain_failure(run: ToolRun, keep: Callable[[], str], *, may_blame_user: bo
 def machine_failure(run: ToolRun) -> CompileError | None:
     """The error for a run that failed for want of memory or disk, or that was ended from outside; None for others."""
     program = Path(run.command[0]).name
-    if run.status == -signal.SIGKILL or _NO_MEMORY.search(run.stderr):
+    ended_by = _signal_of(run)
+    if ended_by == signal.SIGKILL or _NO_MEMORY.search(run.stderr):
         hint = "compile on a machine with more memory, or raise the limit on it (ulimit -v)"
         return CompileError(f"{program} ran out of memory, or was killed", hint=hint)
-    if run.status in (-signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, -signal.SIGXCPU):
-        return CompileError(f"{program} was ended from outside by {describe_status(run.status)}")
-    if run.status == -signal.SIGXFSZ or _NO_SPACE.search(run.stderr):
-        hint = "free space, or set TMPDIR to a folder that has some"
+    if ended_by in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGXCPU):
+        return CompileError(f"{program} was ended from outside by {describe_status(-ended_by)}")
+    if ended_by == signal.SIGXFSZ or _NO_SPACE.search(run.stderr):
+        hint = "free space, set TMPDIR to a folder that has some, or raise the limit on the size of files (ulimit -f)"
         return CompileError(f"{program} has no space to write its output", hint=hint)
     return None
+
+
+def _signal_of(run: ToolRun) -> int:
+    """The signal that ended the program, or one that it called; 0 where there was none."""
+    if run.status < 0:
+        return -run.status
+    called = _SIGNAL_OF_CHILD.search(run.stderr) if run.status else None
+    if called is None:
+        return 0
+    if called[1]:
+        return int(called[1])
+    return next((number for number in signal.valid_signals() if signal.strsignal(number) == called[2]), 0)
 
 
 def internal_error(run: ToolRun, message: str, keep: Callable[[], str]) -> InternalError:

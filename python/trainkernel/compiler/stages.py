@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import tempfile
 import time
@@ -13,12 +14,15 @@ from typing import Any
 
 from trainkernel.compiler.diagnostics import describe_status, explain_failure, internal_error, machine_failure
 from trainkernel.compiler.tools import (
+    CUDA_VARIABLES,
+    LIBDEVICE,
     PTXAS_VARIABLE,
     TK_OPT_VARIABLE,
     ToolRun,
     find_linker,
     find_ptxas,
     find_tk_opt,
+    libdevice_variables,
     run_tool,
     version_of,
 )
@@ -207,7 +211,7 @@ def _run_group(group: Sequence[Stage], source: bytes, target: Target, results: S
 
 def _run_tk_opt(flags: Sequence[str], source: bytes, stage: str) -> bytes:
     program = find_tk_opt()
-    run = run_tool([program, *flags], source)
+    run = run_tool([program, *flags], source, libdevice_variables() if stage == "ptx" else None)
     if run.status == 0:
         return run.stdout
 
@@ -230,11 +234,24 @@ def _assemble(ptx: bytes, target: Target, results: StageResults) -> bytes:
     if "Unsupported .version" in run.stderr:
         hint = "pip install nvidia-cuda-nvcc, or install CUDA 13"
         raise CompileError(f"{program} is too old for this code", expected="ptxas of CUDA 12.7 or later", hint=hint)
+    if absent := re.search(r"Unresolved extern function '(__nv_\w+)'", run.stderr):
+        raise _no_libdevice(absent[1])
     results.notes = run.stderr
     if data:
         return data
     probe = f".version 8.6\n.target {target.arch}\n.address_size 64\n".encode()
     raise _failure(run, {"step.ptx": ptx}, command, {"step.ptx": probe}, f"set {PTXAS_VARIABLE} to ptxas of CUDA 13")
+
+
+def _no_libdevice(function: str) -> CompileError:
+    """The error for code of an MLIR that has no libdevice built in, as Linux distributions ship it."""
+    named = next((f", in {name}={os.environ[name]!r}" for name in CUDA_VARIABLES if name in os.environ), "")
+    hint = (
+        f"set {CUDA_VARIABLES[0]} to the folder of a CUDA toolkit that has {LIBDEVICE}, "
+        "or pip install nvidia-cuda-nvcc nvidia-nvvm, which has it beside its ptxas"
+    )
+    message = f"the GPU code calls {function} of NVIDIA's libdevice, which the MLIR of this tk-opt did not find{named}"
+    return CompileError(message, expected=LIBDEVICE.name, hint=hint)
 
 
 def _link(code: bytes) -> bytes:

@@ -8,7 +8,7 @@ import shlex
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
@@ -23,6 +23,10 @@ _ELF_MAGIC = b"\x7fELF"
 
 TK_OPT_VARIABLE = "TRAINKERNEL_TK_OPT"
 PTXAS_VARIABLE = "TRAINKERNEL_PTXAS"
+#: The folder of a CUDA toolkit; MLIR takes the first that is set, even where it is empty.
+CUDA_VARIABLES = ("CUDA_ROOT", "CUDA_HOME", "CUDA_PATH")
+#: NVIDIA's mathematical functions, in the folder of a toolkit. An MLIR that has them not built in reads this file.
+LIBDEVICE = Path("nvvm/libdevice/libdevice.10.bc")
 
 
 @dataclass(frozen=True)
@@ -44,14 +48,20 @@ class ToolRun:
     seconds: float
 
 
-def run_tool(command: Sequence[str], stdin: bytes = b"") -> ToolRun:
+def run_tool(command: Sequence[str], stdin: bytes = b"", variables: Mapping[str, str] | None = None) -> ToolRun:
     """Run a program to its end; it is killed if an exception, such as an interrupt, ends the wait.
+
+    Args:
+        command: the program and its arguments.
+        stdin: its input.
+        variables: of its environment, besides our own.
 
     Raises:
         CompileError: the program cannot be started.
     """
-    # A crashing tool must not spend seconds on symbols of its stack.
-    environment = {**os.environ, "LLVM_DISABLE_SYMBOLIZATION": "1"}
+    # A crashing tool must not spend seconds on symbols of its stack, and what it says is read here: in English.
+    ours = {"LLVM_DISABLE_SYMBOLIZATION": "1", "LC_ALL": "C.UTF-8", "LANGUAGE": "C"}
+    environment = {**os.environ, **ours, **(variables or {})}
     start = time.perf_counter()
     try:
         done = subprocess.run(command, input=stdin, capture_output=True, check=False, env=environment)
@@ -100,6 +110,18 @@ def find_ptxas() -> str:
         hint = f"pip install nvidia-cuda-nvcc, or set {PTXAS_VARIABLE} or CUDA_HOME"
         raise CompileError("ptxas, which assembles GPU code, is not found", expected="CUDA 13", hint=hint)
     return str(found)
+
+
+def libdevice_variables() -> dict[str, str]:
+    """What tells MLIR where libdevice is: that of ptxas's own toolkit, unless the user names a toolkit."""
+    if any(name in os.environ for name in CUDA_VARIABLES):
+        return {}
+    try:
+        toolkit = Path(find_ptxas()).resolve().parents[1]
+    except CompileError:
+        # Code may be generated where it is not assembled.
+        return {}
+    return {CUDA_VARIABLES[0]: str(toolkit)} if (toolkit / LIBDEVICE).is_file() else {}
 
 
 def find_linker() -> tuple[str, ...]:

@@ -33,7 +33,7 @@ def load_library() -> ctypes.CDLL:
         # Every symbol now: one that is missing must not end the process later.
         library = ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
     except OSError as error:
-        raise ImportError(f"{path} does not fit MLIR's Python package: {error}{_HELP}") from error
+        raise ImportError(f"{path} does not fit MLIR's Python package: {error}{_help_for(error)}") from error
     library.tk_register_dialect.argtypes = (ctypes.c_void_p,)
     library.tk_register_dialect.restype = None
     library.tk_register_passes.restype = None
@@ -46,6 +46,17 @@ def register_dialect(library: ctypes.CDLL, registry: Any) -> None:
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.argtypes, pointer.restype = (ctypes.py_object, ctypes.c_char_p), ctypes.c_void_p
     library.tk_register_dialect(pointer(registry._CAPIPtr, b"mlir.ir.DialectRegistry._CAPIPtr"))
+
+
+def _help_for(error: OSError) -> str:
+    """What to do about a library that does not load. The loader's message is all that tells its cause."""
+    if "undefined symbol" not in str(error):
+        return _HELP
+    # The version is the same: what differs is how MLIR was compiled, e.g. with run-time type information.
+    return (
+        "\n  help: it was built against another MLIR than the package's, such as a Linux distribution's: build it"
+        " against xtc-mlir-dev, as pip install 'trainkernel[ir]' does, or use tk-opt, which needs no package"
+    )
 
 
 def _package_library() -> ctypes.CDLL:

@@ -1,0 +1,38 @@
+"""What the benchmarks say of correctness."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+from benchmarks.gates import worst_ratio
+
+RESULTS = sorted((Path(__file__).resolve().parents[2] / "benchmarks" / "results").glob("*.json"))
+
+
+def gates(*errors: tuple[float, float]) -> dict[str, Any]:
+    """Gates of tensors with these root mean squares of our errors and eager's, the last of them a loss of a chain."""
+    leaves = [{"ours_rms": ours, "eager_rms": eager, "exact_rms": 1.0} for ours, eager in errors]
+    return {"passed": True, "one_step": {"leaves": leaves[:-1]}, "chain": {"leaves": [], "losses": leaves[-1:]}}
+
+
+def test_the_worst_ratio_is_that_of_the_worst_tensor_however_small_its_error() -> None:
+    assert worst_ratio(gates((1e-8, 1e-5), (1.5e-8, 1e-8), (0.0, 0.0))) == pytest.approx(1.5)
+    assert worst_ratio(gates((1e-8, 1e-5), (3e-8, 1e-8))) == pytest.approx(3)
+    assert worst_ratio(gates((1e-9, 1e-5), (0.0, 1e-8))) == pytest.approx(1e-4)
+    assert worst_ratio(gates((1e-8, 1e-8), (1e-9, 0.0))) == math.inf
+    assert math.isnan(worst_ratio(gates((1e-8, 1e-8), (math.nan, 1e-8), (1e-8, 1e-8))) or 0)
+    assert worst_ratio(gates((0.0, 0.0))) is None
+
+
+@pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
+def test_recorded_ratios_are_those_of_the_recorded_errors(path: Path) -> None:
+    for name, record in json.loads(path.read_text())["steps"].items():
+        if record.get("gates"):
+            assert record["worst_ratio"] == worst_ratio(record["gates"]), name

@@ -311,6 +311,6 @@ WRONG: tuple[tuple[Callable[..., Any], Callable[[], tuple[Any, ...]], str], ...]
     (forgotten_decay, _wb, "the update of 's['w']' uses no gradient, expected the gradient by it"),
     (of_another, _wm, "the update of 's['m']' uses the gradient by 's['w']', expected that by 's['m']'"),
     (of_another_by_momentum, _wbm, "the update of 's['b']' uses the gradient by 's['w']', expected that by 's['b']'"),
-    (detached, _wb, "the update of 's['w']' depends on nothing that the loss is computed from, expected it to depend"),
-    (nothing_trained, _wb, "the update of 's['w']' depends on nothing that the loss is computed from, expected it to"),
+    (detached, _wb, "the update of 's['w']' uses no gradient of the loss, expected it to depend on one"),
+    (nothing_trained, _wb, "the update of 's['w']' uses no gradient of the loss, expected it to depend on one"),
 )

@@ -131,6 +131,10 @@ def test_version(run: Run) -> None:
     assert run("--version") == (0, f"tk-compile, version {trainkernel.__version__}\n", "")
 
 
+#: Names of outputs that neither target has.
+_NO_CODE = ("x.o", "x.xyz", "foo", "x.so.1", "x.SO", "cubin", ".so", "x.mlir")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -145,6 +149,8 @@ def test_version(run: Run) -> None:
         (("train.py", "-o", "train.py/x.so"), "is not a folder"),
         (("train.py", "--report-json", "absent/x.json"), "absent does not exist"),
         (("train.py", "-o", "x.so", "--target", "cuda"), "ends in .cubin"),
+        *((("train.py", "-o", name), "ends in .cubin, for a GPU, or in .so, for the CPU") for name in _NO_CODE),
+        (("train.py", "-o", "x.o", "--target", "cpu"), "help: use train.so, or - for stdout"),
         (("train.py", "-o", "x.cubin", "--target", "cpu"), "ends in .so"),
         (("train.py", "--arch", "sm_70"), "one of sm_80, sm_90a"),
         (("train.py", "-o", "x.so", "--arch", "sm_90a"), "--target cuda"),
@@ -158,7 +164,7 @@ def test_version(run: Run) -> None:
         (("train.py", "-o", "train.py", "--target", "cpu"), "a name of Python source"),
         (("train.py", "-o", "other.py"), "a name of Python source"),
         (("train.py", "--report-json", "train.py"), "a name of Python source"),
-        (("train.py", "-o", "x", "--report-json", "./x"), "the JSON report and the output are the same file"),
+        (("train.py", "-o", "x.so", "--report-json", "./x.so"), "the JSON report and the output are the same file"),
         (("train.py", "-o", "d/01-capture.mlir", "--until-after", "capture", "--dump-dir", "d"), "does not exist"),
         (("train.py", "--report-json", "06-ptx.ptx", "--dump-dir", "."), "are the same file"),
         (("train.py", "-o", "-", "--report-json", "-"), "both go to stdout"),

@@ -97,6 +97,23 @@ def test_mlir_is_told_of_the_libdevice_beside_ptxas(tmp_path: Path, monkeypatch:
     assert libdevice_variables() == {}
 
 
+@pytest.mark.parametrize("is_checkout", [True, False])
+def test_a_missing_tk_opt_says_how_it_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_checkout: bool
+) -> None:
+    if is_checkout:
+        (tmp_path / "CMakeLists.txt").touch()
+    monkeypatch.delenv("TRAINKERNEL_TK_OPT", raising=False)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(tools, "_BUILD", tmp_path / "build")
+    monkeypatch.setattr(tools, "_PACKAGE", tmp_path / "python/trainkernel")
+    place = "build/tools/tk-opt/tk-opt" if is_checkout else "python/trainkernel/bin/tk-opt"
+    said = str(error_of(CompileError, find_tk_opt))
+    assert said.startswith(f"tk-opt is not found, expected it in {tmp_path / place} or on PATH\n  help: ")
+    how = f"run make dev in {tmp_path}, which builds it" if is_checkout else "install trainkernel again"
+    assert said.endswith(f"{how}, or set TRAINKERNEL_TK_OPT to the program")
+
+
 def test_a_run_reports_output_status_and_time(tmp_path: Path) -> None:
     tool = fake_tool(tmp_path / "tool", "cat; echo bad >&2; exit 3")
     run = run_tool([str(tool)], b"\xff in")
@@ -135,6 +152,14 @@ def test_a_diagnostic_at_the_users_line_is_the_users_error(tmp_path: Path) -> No
     text = str(error)
     assert text.startswith("'tensor.concat' is not supported, expected structured ops\n  note: the other access at ")
     assert "see current operation" not in text and "second error" not in text
+
+
+def test_a_note_at_the_place_of_the_error_does_not_show_its_line_again(tmp_path: Path) -> None:
+    source = tmp_path / "step.py"
+    source.write_text("new = w * 0.9\n")
+    stderr = f"{source}:1:1: error: it uses none, expected one\n{source}:1:1: note: declare it\n"
+    text = str(explain_failure(run_with(stderr), lambda: "unused"))
+    assert text == f"it uses none, expected one\n  note: declare it\n  at {source}:1: new = w * 0.9"
 
 
 def test_a_diagnostic_without_a_location_is_still_the_users_error() -> None:

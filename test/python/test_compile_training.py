@@ -132,6 +132,21 @@ def test_a_step_for_a_gpu_compiles_and_saves_without_one(
         assert "CUDA" in str(error) or "cuda" in str(error)
 
 
+@pytest.mark.parametrize(("arch", "kind"), [("sm_80", "cuda"), ("sm_90a", "cuda"), ("x86-64-v2", "cpu")])
+def test_the_architecture_decides_the_target_that_is_not_named(arch: str, kind: str) -> None:
+    made = trainkernel.compile_training(mlp(torch.float32), mlp_args(4, 8, 8), arch=arch)
+    assert (made.manifest.target.kind, made.manifest.target.arch) == (kind, arch)
+
+
+@pytest.mark.parametrize("target", ["auto", "cpu", "cuda"])
+@pytest.mark.parametrize("arch", ["sm_75", "sm_70", "sm_100"])
+def test_an_architecture_of_no_gpu_code_is_refused_with_those_that_are(arch: str, target: str) -> None:
+    compile_it = trainkernel.compile_training
+    step, args = mlp(torch.float32), mlp_args(4, 8, 8)
+    error = error_of(CompileError, lambda: compile_it(step, args, arch=arch, target=target))
+    assert str(error) == f"the architecture is '{arch}', expected one of sm_80, sm_90a"
+
+
 def test_it_shows_what_it_takes_and_returns(mlp_step: trainkernel.CompiledTrainingStep) -> None:
     assert [spec.name for spec in mlp_step.inputs] == ["state[0][0]", "state[0][1]", "x", "t"]
     assert [spec.updates for spec in mlp_step.outputs] == [None, 0, 1]
@@ -256,7 +271,10 @@ except trainkernel.CompileError as error:
     sys.exit(str(error))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert re.match(rf"{title} not installed, expected .*\n  help: pip install 'trainkernel\[compile\]'", done.stderr)
+    assert re.match(
+        rf"{title} not installed, expected .*\n  help: pip install '.\[compile\]' in trainkernel's checkout",
+        done.stderr,
+    )
 
 
 def test_a_cpu_step_with_little_work_is_compiled_for_one_thread() -> None:

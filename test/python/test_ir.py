@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("mlir", reason="needs MLIR's Python package: pip install 'trainkernel[ir]'")
+pytest.importorskip("mlir", reason="needs MLIR's Python package: pip install '.[ir]'")
 
 from trainkernel import ir
 from trainkernel.compiler.tools import find_linker
@@ -143,7 +143,7 @@ def test_the_missing_package_is_named() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "ImportError: trainkernel.ir needs MLIR's Python package 22.1.8, which is not installed" in done.stderr
-    assert "help: pip install 'trainkernel[ir]'" in done.stderr
+    assert "help: pip install '.[ir]'" in done.stderr
 
 
 def test_another_version_of_the_package_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -218,9 +218,9 @@ struct VerifyAutodiffPass : public megakernel::impl::TkVerifyAutodiffBase<Verify
       return success();
     InFlightDiagnostic error = emitError(locationOf(step, *suspect))
                                << "the update of " << argumentName(step, *changedArgument(step, *suspect))
-                               << " depends on nothing that the loss is computed from, expected it to depend on a "
-                                  "gradient";
-    error.attachNote() << "if the step is to train nothing, declare that it has no loss";
+                               << " uses no gradient of the loss, expected it to depend on one";
+    error.attachNote() << "if the step is to train nothing, declare that it has no loss: --loss '', or "
+                          "StepRoles(loss=None) in Python";
     return error;
   }
 

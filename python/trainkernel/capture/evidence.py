@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from trainkernel.capture.paths import Side, Subtree, pairs_of
 from trainkernel.capture.tensors import FLOAT_DTYPES
@@ -36,19 +37,18 @@ class Evidence:
         pairs = pairs_of(out, arg)
         return bool(pairs) and all(self._outputs.type_at(a) == self._inputs.type_at(b) for a, b in pairs or ())
 
-    def is_gradient(self, out: Subtree, arg: Subtree, *, any_type: bool = False) -> bool:
+    def is_gradient(self, out: Subtree, arg: Subtree) -> bool:
         """Whether autograd made an output as the gradient by an argument: at least one leaf, the others being zeros.
 
         A leaf counts that is computed from the gradient by its argument (clipped, averaged) and neither from the
-        argument nor from another of its type, such as the momentum that it is added to. With ``any_type`` only the
-        number of dimensions must agree.
+        argument nor from another of its type, such as the momentum that it is added to.
         """
         pairs = pairs_of(out, arg) or []
         known = False
         for a, b in pairs:
             flow = self._outputs.flow_at(a)
             actual, wanted = self._outputs.type_at(a), self._inputs.type_at(b)
-            if len(actual.shape) != len(wanted.shape) or not (any_type or actual == wanted):
+            if actual != wanted:
                 return False
             through = b.first in flow.gradients and all(self._inputs.types[arg] != actual for arg in flow.direct)
             through = through and b.first not in flow.direct
@@ -56,6 +56,59 @@ class Evidence:
                 return False
             known = known or bool(flow.uses) or b.first in flow.gradient_of
         return known
+
+    def misplaced_gradient(self, out: Subtree, part: Subtree) -> tuple[Subtree, Subtree, int] | None:
+        """The first leaf among gradients by the leaves of an argument that is the gradient by another one of them:
+        the leaf, the argument in its place, and the index of the argument that it is the gradient of."""
+        pairs = pairs_of(out, part) or []
+        inside = frozenset(part.leaves())
+        flows = [self._outputs.flow_at(a) for a, _ in pairs]
+        # Beside anything else, such as a metric, a gradient may stand where it likes.
+        if not all(flow.gradients <= inside and (flow.gradients or not flow.uses) for flow in flows):
+            return None
+        for (a, b), flow in zip(pairs, flows, strict=True):
+            is_whole = flow.gradient_of or (self._outputs.type_at(a).shape and not flow.direct)
+            if is_whole and flow.gradients and b.first not in flow.gradients:
+                return a, b, min(flow.gradient_of or flow.gradients)
+        return None
+
+    def misshapen_gradient(self, out: Subtree, part: Subtree, *, is_alone: bool) -> tuple[Subtree, Subtree] | None:
+        """The first leaf of an output that stands for the gradient by an argument and has another shape or dtype, with
+        the argument in its place. Scalars made of gradients are metrics, such as norms, unless a gradient is beside.
+
+        Args:
+            out: the output.
+            part: the argument, of its structure.
+            is_alone: whether nothing but this output can be the gradient by this argument.
+        """
+        pairs = pairs_of(out, part) or []
+        wrong = [(a, b) for a, b in pairs if self._outputs.type_at(a) != self._inputs.type_at(b)]
+        if not wrong or not any(self._is_made_of_gradient(a, b) for a, b in pairs):
+            return None
+        if any(self._is_whole_gradient(a, b) for a, b in pairs):
+            return wrong[0]
+        all_made = all(self._is_made_of_gradient(a, b) or not self._outputs.flow_at(a).uses for a, b in pairs)
+        has_axes = any(self._outputs.type_at(a).shape for a, _ in wrong)
+        if not (all_made and has_axes):
+            return None
+        if out.spec.kind != "leaf":
+            return wrong[0]
+        # One tensor beside others is a metric, such as a norm of each row, unless it has all elements.
+        sizes = [prod(kind.shape) for kind in (self._outputs.type_at(out), self._inputs.type_at(part))]
+        stands_for_it = is_alone or sizes[0] == sizes[1]
+        flow = self._outputs.flow_at(out)
+        return wrong[0] if stands_for_it and not flow.direct and len(flow.gradients) == 1 else None
+
+    def _is_made_of_gradient(self, out: Subtree, arg: Subtree) -> bool:
+        flow = self._outputs.flow_at(out)
+        return arg.first in flow.gradients and arg.first not in flow.direct
+
+    def _is_whole_gradient(self, out: Subtree, arg: Subtree) -> bool:
+        """Whether a leaf has the type of its argument and is made of the gradient by it."""
+        kind = self._outputs.type_at(out)
+        if kind != self._inputs.type_at(arg) or not self._is_made_of_gradient(out, arg):
+            return False
+        return bool(kind.shape) or arg.first in self._outputs.flow_at(out).gradient_of
 
     def is_next(self, out: Subtree, arg: Subtree) -> bool:
         """Whether each leaf of an output is of the type of the argument's in its place and computed from its value."""

@@ -10,7 +10,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -123,6 +123,8 @@ def trace_step(step: Callable[..., Any], arguments: Arguments) -> TracedStep:
     assert module.out_spec is not None
     check_graph(graph_module, signature, arguments.names)
     flows, parameters = flows_of(graph_module)
+    positions = [position_of(result) for result in _results(graph_module)]
+    flows = tuple(replace(flow, line=at.location() if at else None) for flow, at in zip(flows, positions, strict=True))
     with _on_cpu():
         fold_constants(graph_module)
     types = _output_types(graph_module, module.out_spec)

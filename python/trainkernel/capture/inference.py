@@ -15,6 +15,8 @@ from trainkernel.capture.roles import Inferred, ResolvedRoles, RolesError, StepR
 from trainkernel.errors import CaptureError
 
 _DEFAULT = "(loss, new_state) or (loss, gradients, new_state)"
+#: Paths that an error shows before it only counts.
+_SHOWN = 8
 _TUPLES = ("tuple", "list", "namedtuple")
 
 
@@ -81,6 +83,19 @@ class _Inference:
             return
         if wanted == 1 and updates_given and not self._free():
             return
+        last = self._children[-1] if self._children else out
+        if has_state and not updates_given and len(self._children) > 1 and not last.spec.num_leaves:
+            state = next(iter(self._inputs.roots.values()))
+            names = state.spec.paths(state.path)
+            more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+            error = CaptureError(
+                f"the new state {last.path} is {shown(last.spec)}: no update of {', '.join(names[:_SHOWN])}{more}",
+                expected=f"the next value of every tensor of {state.path}",
+            )
+            declared = self._declared
+            proposal = StepRoles(declared.loss, declared.gradients, {}, declared.constants)
+            lead = f"return {state.path} unchanged to keep it, or declare that nothing is updated"
+            raise RolesError.proposing(error, proposal, lead)
         raise self._refuse(
             f"the step returns {shown(out.spec)}" + (" besides what is declared" if self._claimed else ""),
             _DEFAULT,
@@ -169,10 +184,52 @@ class _Inference:
                 return known
         parts = [part for state in states for part in state.walk() if self._evidence.same_structure(out, part)]
         if self._evidence.is_known:
-            # Autograd tells the gradients. Those by name of another size or precision are a mistake.
-            parts = parts if out.spec.kind in (*DICTS, "namedtuple") else []
-            return next((part for part in parts if self._evidence.is_gradient(out, part, any_type=True)), None)
+            # Autograd tells the gradients.
+            for part in parts:
+                self._check_misfit(out, part, is_alone=part.spec.kind == "leaf" and len(parts) == 1)
+            return None
         return self._gradient_part_by_structure(out, parts, states)
+
+    def _check_misfit(self, out: Subtree, part: Subtree, *, is_alone: bool) -> None:
+        """Refuse gradients in each other's place, and such as are not of the shape of their parameters."""
+        moved = self._evidence.misplaced_gradient(out, part)
+        if moved is not None:
+            leaf, arg, actual = moved
+            other = next(leaf.path for leaf in part.walk() if leaf.spec.kind == "leaf" and leaf.first == actual)
+            error = CaptureError(
+                f"output {leaf.path} is the gradient of {other}, in the place of that of {arg.path}",
+                expected=f"the gradients in the order of {part.path}",
+            )
+            raise self._refused_gradient(error, out, "return the gradients in the places of their parameters")
+        wrong = self._evidence.misshapen_gradient(out, part, is_alone=is_alone)
+        if wrong is not None:
+            leaf, arg = wrong
+            actual_type, wanted = self._outputs.type_at(leaf), self._inputs.type_at(arg)
+            error = CaptureError(
+                f"the gradient {leaf.path} is {actual_type}",
+                expected=f"{wanted}, like its argument {arg.path}",
+                location=self._outputs.flow_at(leaf).line,
+            )
+            what = "shape" if actual_type.shape != wanted.shape else "dtype"
+            raise self._refused_gradient(error, out, f"return the gradient in the {what} of {arg.path}")
+
+    def _refused_gradient(self, error: CaptureError, out: Subtree, advice: str) -> RolesError:
+        """An error about what stands for a gradient, with how to declare it as another output."""
+        declared = self._declared
+        others = {path: part for path, part in self._known_gradients().items() if path != out.path}
+        proposal = StepRoles(declared.loss, others, declared.updates, declared.constants)
+        gradients = f"only {', '.join(others)} as gradients" if others else "that there are no gradients"
+        lead = f"{advice}; to return {out.path} as an output that is no gradient, declare {gradients}"
+        return RolesError.proposing(error, proposal, lead)
+
+    def _known_gradients(self) -> dict[str, str]:
+        parts = [part for root in self._inputs.roots.values() for part in root.walk()]
+        pairs = ((c, p) for c in self._children for p in parts if c.spec.num_leaves and p.spec.num_leaves)
+        found: dict[str, str] = {}
+        for child, part in pairs:
+            if child.path not in found and self._evidence.is_gradient(child, part):
+                found[child.path] = part.path
+        return found
 
     def _gradient_part_by_structure(self, out: Subtree, parts: list[Subtree], states: list[Subtree]) -> Subtree | None:
         """What the structure says of a gradient that the step computes without autograd."""

@@ -20,5 +20,5 @@ def check_packages() -> None:
             raise CompileError(
                 f"{title} is not installed",
                 expected="it for compiling; running compiled steps needs neither",
-                hint="pip install 'trainkernel[compile]'",
+                hint="pip install '.[compile]' in trainkernel's checkout",
             )

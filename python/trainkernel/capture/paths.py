@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from trainkernel.capture.tensors import TensorType
-from trainkernel.errors import CaptureError
+from trainkernel.errors import CaptureError, SourceLocation
 from trainkernel.pytree import TreeSpec
 
 _STEP = re.compile(r"""\[(?:\d+|"[^"]*"|'[^']*')\]|\.[^\W\d]\w*""")
@@ -27,6 +27,7 @@ class Flow:
         handed_on: the argument that it is itself, unchanged, or None.
         built_from: the other results that it depends on.
         differentiated: whether a gradient of it is taken.
+        line: the user's line that computes it, or None.
     """
 
     uses: frozenset[int] = frozenset()
@@ -36,6 +37,7 @@ class Flow:
     handed_on: int | None = None
     built_from: frozenset[int] = frozenset()
     differentiated: bool = False
+    line: SourceLocation | None = None
 
 
 @dataclass(frozen=True)

@@ -94,16 +94,18 @@ class RolesError(CaptureError):
 
     Attributes:
         proposal: roles that would fit, or None.
+        lead: what the advice to declare them begins with.
     """
 
     proposal: StepRoles | None = None
+    lead: str = "declare the roles"
 
     @staticmethod
-    def proposing(error: CaptureError, proposal: StepRoles | None) -> RolesError:
+    def proposing(error: CaptureError, proposal: StepRoles | None, lead: str = lead) -> RolesError:
         """The error with the advice to declare roles, where there are any that fit."""
-        hint = f"declare the roles: {proposal.to_keyword()}" if proposal else error.hint
+        hint = f"{lead}: {proposal.to_keyword()}" if proposal else error.hint
         made = RolesError(error.message, expected=error.expected, hint=hint, location=error.location)
-        made.proposal = proposal
+        made.proposal, made.lead = proposal, lead
         return made
 
 

@@ -106,7 +106,7 @@ def _failed(error: BaseException, given: list[str]) -> int:
     if isinstance(known, TrainKernelError):
         proposal: StepRoles | None = getattr(known, "proposal", None)
         if proposal is not None:
-            known.hint = f"declare the roles: {_command_with_roles(given, proposal)}"
+            known.hint = f"{getattr(known, 'lead', 'declare the roles')}: {_command_with_roles(given, proposal)}"
         show_error(known)
         return known.exit_code
     show_unexpected(error, given)

@@ -106,7 +106,13 @@ class Options:
 
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.argument("script", metavar="STEP.PY"),
-    click.option("-o", "--output", metavar="FILE", help="File to write, .cubin or .so; - for stdout. [STEP.cubin]"),
+    click.option(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="File to write: .cubin for a GPU, .so for the CPU; - for stdout. By default STEP.cubin, or STEP.so where "
+        "--target or --arch is a CPU's.",
+    ),
     click.option("--step", metavar="NAME", default="step", show_default=True, help="The function to compile."),
     click.option(
         "--args",

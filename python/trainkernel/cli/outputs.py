@@ -97,6 +97,7 @@ def check_outputs(options: Options, stages: tuple[Stage, ...]) -> Outputs:
     main = report_json = dump_dir = None
     if options.destination is not None:
         places["the output"] = main = check_destination(options.destination)
+        _check_suffix(options)
     if options.report_json not in (None, "-"):
         places["the JSON report"] = report_json = check_destination(str(options.report_json), "the JSON report")
     if options.dump_dir is not None:
@@ -133,6 +134,19 @@ def _check_names(options: Options) -> None:
         raise CompileError("the output is a terminal", expected="a file for what is not text", hint="name it with -o")
     if options.until_after != "binary" and (options.report or options.report_json):
         raise CompileError("there is no report before the last stage", hint="leave --until-after out")
+
+
+def _check_suffix(options: Options) -> None:
+    """Refuse a compiled file that no loader would know by its name; a device or a pipe may have any."""
+    path = Path(options.destination or "")
+    if options.until_after != "binary" or path.suffix in SUFFIXES.values() or (path.exists() and not path.is_file()):
+        return
+    raise CompileError(
+        f"the output is {options.destination!r}",
+        expected="a name that ends in .cubin, for a GPU, or in .so, for the CPU",
+        hint=f"use {Path(options.script).stem}{SUFFIXES[options.kind]}, or - for stdout; "
+        "--until-after writes other stages",
+    )
 
 
 def _check_distinct(places: dict[str, Path]) -> None:

@@ -169,7 +169,7 @@ def _hint(message: str) -> str | None:
     if "NVIDIA driver" in message or "CUDA enabled" in message:
         return "create the example arguments on the CPU or with device='meta': only shapes and dtypes count"
     if message.endswith(("No module named 'torch'", "No module named 'torch_mlir'")):
-        return "compiling needs more than running a compiled step: pip install 'trainkernel[compile]'"
+        return "compiling needs more than running a compiled step: pip install '.[compile]' in trainkernel's checkout"
     return None
 
 

@@ -79,7 +79,8 @@ def explain_failure(run: ToolRun, keep: Callable[[], str], *, may_blame_user: bo
     for other in rest:
         if other.kind == "error":
             break
-        where = other.location()
+        # A note at the very place of the error would show its line again.
+        where = other.location() if (other.file, other.line) != (first.file, first.line) else None
         text += f"\n  note: {other.message}" + (f" at {where}" if where else "")
     return CompileError(text, location=first.location())
 

@@ -70,18 +70,37 @@ def resolve_target(kind: str, arch: str | None = None, device: int = 0) -> CudaT
     """
     if kind == "cpu":
         if arch is not None and arch.startswith("sm_"):
-            raise CompileError(f"the architecture {arch} is a GPU's, but the target is cpu", hint="use --target cuda")
+            if arch not in CUDA_ARCHS:
+                raise _unsupported(arch)
+            hint = _hint_of_target("cuda")
+            raise CompileError(f"the architecture {arch} is a GPU's, but the target is cpu", hint=hint)
         return cpu_target(arch)
     if kind != "cuda":
         raise CompileError(f"the target is {kind!r}", expected='"cuda" or "cpu"')
     if arch is None:
         return CudaTarget(_arch_of_gpu(device))
     if arch not in CUDA_ARCHS:
-        hint = {"sm_90": "use sm_90a", "native": "leave it out"}.get(arch)
-        if arch.startswith("sm_8"):
-            hint = "use sm_80, which runs on every 8.x"
-        raise CompileError(f"the architecture is {arch!r}", expected=f"one of {', '.join(CUDA_ARCHS)}", hint=hint)
+        raise _unsupported(arch)
     return CudaTarget(arch)
+
+
+def kind_of_arch(arch: str) -> str:
+    """The kind of the target that an architecture is of."""
+    return "cuda" if arch.startswith("sm_") else "cpu"
+
+
+def _unsupported(arch: str) -> CompileError:
+    """The error for an architecture that no GPU code is made for."""
+    hint = {"sm_90": "use sm_90a", "native": "leave it out"}.get(arch)
+    if arch.startswith("sm_8"):
+        hint = "use sm_80, which runs on every 8.x"
+    elif arch.startswith("x86-64"):
+        hint = _hint_of_target("cpu")
+    return CompileError(f"the architecture is {arch!r}", expected=f"one of {', '.join(CUDA_ARCHS)}", hint=hint)
+
+
+def _hint_of_target(kind: str) -> str:
+    return f'use target="{kind}" in Python, --target {kind} of tk-compile'
 
 
 def _arch_of_gpu(device: int) -> str:

@@ -84,8 +84,11 @@ def find_tk_opt() -> str:
     # On PATH there is also the script that starts tk-opt by way of this very function.
     found = next((path for path in candidates if _is_executable(path) and _is_elf(path)), None)
     if found is None:
-        hint = f"install trainkernel again, or set {TK_OPT_VARIABLE} to the program"
-        raise CompileError("tk-opt is not found", expected=f"it in {candidates[0]} or on PATH", hint=hint)
+        is_checkout = (_BUILD.parent / "CMakeLists.txt").is_file()
+        how = f"run make dev in {_BUILD.parent}, which builds it" if is_checkout else "install trainkernel again"
+        place = candidates[1] if is_checkout else candidates[0]
+        hint = f"{how}, or set {TK_OPT_VARIABLE} to the program"
+        raise CompileError("tk-opt is not found", expected=f"it in {place} or on PATH", hint=hint)
     return str(found)
 
 

@@ -16,7 +16,7 @@ from trainkernel.compiler.driver import CompiledArtifact, compile_step
 from trainkernel.compiler.files import check_destination, write_atomically
 from trainkernel.compiler.report import Report
 from trainkernel.compiler.stages import find_stage, stages_for
-from trainkernel.compiler.targets import resolve_target
+from trainkernel.compiler.targets import kind_of_arch, resolve_target
 from trainkernel.errors import ArgumentError, CaptureError, CompileError
 from trainkernel.manifest import Manifest, TensorSpec
 from trainkernel.pytree import NamedTupleTypes, flatten, namedtuple_types
@@ -47,7 +47,7 @@ def compile_training(
     Args:
         step: ``step(state, *batch) -> (loss, new_state)`` or ``(loss, gradients, new_state)``.
         example_args: its arguments by position; only structure, shapes and dtypes of their tensors count.
-        target: "cuda", "cpu", or "auto" for the device of the example tensors.
+        target: "cuda", "cpu", or "auto" for what the architecture is of, or else for the device of the example tensors.
         arch: e.g. "sm_90a" or "x86-64-v3"; by default that of this machine.
         roles: where the step's arguments and outputs are paired otherwise; what it leaves out is inferred. The report
             shows all roles. See :class:`StepRoles`.
@@ -75,6 +75,8 @@ def compile_training(
     kind, device = _device_of(example_args)
     if target not in ("auto", "cuda", "cpu"):
         raise CompileError(f"the target is {target!r}", expected='"auto", "cuda" or "cpu"')
+    if arch is not None:
+        kind = kind_of_arch(arch)
     resolved = resolve_target(kind if target == "auto" else target, arch, device or 0)
     say = _say if verbose else None
     if say:

@@ -15,7 +15,7 @@ _NAME = "libtrainkernel_mlir.so"
 _PACKAGE_FOLDER = Path(__file__).resolve().parent
 #: Where a build in a checkout leaves the library and the builders of the ops.
 BUILD_FOLDER = _PACKAGE_FOLDER.parents[2] / "build" / "lib" / "CAPI"
-_HELP = "\n  help: pip install 'trainkernel[ir]'"
+_HELP = "\n  help: pip install '.[ir]' in trainkernel's checkout"
 
 
 def load_library() -> ctypes.CDLL:

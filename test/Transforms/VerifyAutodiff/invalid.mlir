@@ -38,8 +38,8 @@ megakernel.step @decay_only(%w: tensor<f32> {megakernel.role = #megakernel.role<
     -> (tensor<f32> {megakernel.role = #megakernel.role<loss>},
         tensor<f32> {megakernel.role = #megakernel.role<new_state>, megakernel.updates = 0 : i64}) {
   %loss = arith.mulf %w, %x : tensor<f32>
-  // expected-error @below {{the update of 'state.w' depends on nothing that the loss is computed from, expected it to depend on a gradient}}
-  // expected-note @below {{if the step is to train nothing, declare that it has no loss}}
+  // expected-error @below {{the update of 'state.w' uses no gradient of the loss, expected it to depend on one}}
+  // expected-note @below {{if the step is to train nothing, declare that it has no loss: --loss '', or StepRoles(loss=None) in Python}}
   %decayed = arith.addf %w, %w : tensor<f32>
   megakernel.return %loss, %decayed : tensor<f32>, tensor<f32>
 }

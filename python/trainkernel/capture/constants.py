@@ -12,6 +12,7 @@ import torch
 from torch.fx.passes.shape_prop import _extract_tensor_metadata
 
 from trainkernel.capture.guard import MAX_LITERAL
+from trainkernel.capture.literals import bytes_of
 
 # Constants above this size are evaluated only where one element tells all.
 _MAX_ELEMENTS = 1 << 24
@@ -59,6 +60,8 @@ def fold_constants(module: torch.fx.GraphModule) -> None:
     for node in list(module.graph.nodes):
         if node.op not in ("call_function", "get_attr"):
             continue
+        if _select_known(module.graph, node, values):
+            continue
         value = _evaluated(module, node, values)
         if value is None:
             continue
@@ -72,6 +75,34 @@ def fold_constants(module: torch.fx.GraphModule) -> None:
             literals.add(made)
     module.graph.eliminate_dead_code()
     module.recompile()
+
+
+def _select_known(graph: torch.fx.Graph, node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> bool:
+    """Replace a ``where`` whose condition is a constant of equal elements by what it selects.
+
+    torch-mlir would fold it to a constant of its own, and crashes where that is compared.
+    """
+    condition = values.get(node.args[0]) if node.target is _ATEN.where.self else None  # type: ignore[call-overload]
+    if not isinstance(condition, torch.Tensor) or condition.numel() == 0 or not _all_equal(condition):
+        return False
+    chosen: Any = node.args[1] if _first(condition).item() else node.args[2]
+    if not isinstance(chosen, torch.fx.Node):
+        return False
+    wanted, value = node.meta["val"], values.get(chosen)
+    with graph.inserting_before(node):
+        for differs, target, argument, changed in (
+            ("dtype", torch.ops.prims.convert_element_type.default, wanted.dtype, lambda v: v.to(wanted.dtype)),
+            ("shape", _ATEN.expand.default, list(wanted.shape), lambda v: v.expand(wanted.shape)),
+        ):
+            before = chosen.meta["val"]
+            if getattr(before, differs) == getattr(wanted, differs):
+                continue
+            chosen = graph.call_function(target, (chosen, argument))
+            chosen.meta = dict(node.meta) | {"val": changed(before)}
+            if isinstance(value, torch.Tensor):
+                values[chosen] = value = changed(value)
+    node.replace_all_uses_with(chosen)
+    return True
 
 
 def _evaluated(module: torch.fx.GraphModule, node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> Any:
@@ -156,5 +187,5 @@ def _all_equal(value: torch.Tensor) -> bool:
     """Whether all elements are equal bit by bit, so that zeros of two signs and NaNs are told apart."""
     if _equal_by_strides(value):
         return True
-    rows = value.contiguous().reshape(-1, 1).view(torch.uint8)
+    rows = bytes_of(value)
     return bool((rows == rows[0]).all())

@@ -10,6 +10,7 @@ from torch_mlir.dialects import torch as torch_dialect
 from torch_mlir.extras.fx_importer import ContextCache, FxImporter, FxImporterHooks, GraphNodeImporter
 
 from trainkernel.capture.export import position_of
+from trainkernel.capture.literals import bytes_of
 from trainkernel.capture.locations import SourcePosition
 from trainkernel.errors import CaptureError, SourceLocation, describe
 
@@ -122,10 +123,9 @@ class _Hooks(FxImporterHooks):  # type: ignore[misc]
     def resolve_literal(self, gni: Any, literal: Any, info: Any) -> Any:
         if not isinstance(literal, torch.Tensor):
             return None
-        tensor = literal.detach().cpu().contiguous()
-        kind = gni._cc.tensor_to_vtensor_type(tensor)
+        kind = gni._cc.tensor_to_vtensor_type(literal)
         element = str(kind).rpartition(",")[2].rstrip(">")
-        shape = "".join(f"{size}x" for size in tensor.shape)
-        data = bytes(tensor.reshape(-1).view(torch.uint8).tolist()).hex()
+        shape = "".join(f"{size}x" for size in literal.shape)
+        data = bytes(bytes_of(literal).reshape(-1).tolist()).hex()
         value = ir.Attribute.parse(f'dense<"0x{data}"> : tensor<{shape}{element}>', context=gni._c)
         return ir.Operation.create("torch.vtensor.literal", results=[kind], attributes={"value": value}).result

@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -64,8 +64,10 @@ def lower_to_linalg(graph: torch.fx.Graph, name: str, fallback: SourcePosition) 
     text = outcome.errors.strip().split("\n")[0][:500]
     if outcome.status == -signal.SIGKILL or _NO_MEMORY.search(outcome.errors):
         raise MemoryError(f"torch-mlir-opt: {text or 'killed'}")
+    position = _first_failure(graph, fallback)
     raise InternalError(
         f"torch-mlir failed on the step with status {outcome.status}: {text}",
+        location=position.location() if position else None,
         hint=keep_reproducer({"step.mlir": source.encode()}, lambda folder: [*_command(), f"{folder}/step.mlir"]),
     )
 
@@ -117,11 +119,40 @@ def culprit(
     return None
 
 
+def _first_failure(graph: torch.fx.Graph, fallback: SourcePosition) -> SourcePosition | None:
+    """The line of the operation with which a graph that does not lower begins not to."""
+    nodes = [node for node in graph.nodes if node.op not in ("placeholder", "output")]
+    low, high = 0, len(nodes)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _run(torch_dialect_text(_beginning(graph, nodes[:middle]), "op", fallback)).status == 0:
+            low = middle
+        else:
+            high = middle
+    return position_of(nodes[low]) if nodes else None
+
+
+def _beginning(graph: torch.fx.Graph, kept: Sequence[torch.fx.Node]) -> torch.fx.Graph:
+    """A graph of the first operations of another one, which returns what the rest of it uses."""
+    made = torch.fx.Graph(graph.owning_module)
+    values: dict[torch.fx.Node, torch.fx.Node] = {}
+    inside = set(kept)
+    for node in graph.nodes:
+        if node.op == "placeholder" or node in inside:
+            values[node] = made.node_copy(node, values.__getitem__)
+    results = [values[node] for node in kept if isinstance(node.meta.get("val"), torch.Tensor)]
+    made.output(tuple(result for result in results if result.op == "call_function"))
+    return made
+
+
 def _alone(node: torch.fx.Node) -> torch.fx.Graph:
-    """A graph of one operation on placeholders."""
+    """A graph of one operation on placeholders and on the constants that it uses, which torch-mlir may fold wrongly."""
     graph = torch.fx.Graph()
     values: dict[torch.fx.Node, torch.fx.Node] = {}
     for used in node.all_input_nodes:
+        if used.op == "call_function" and not used.all_input_nodes:
+            values[used] = graph.node_copy(used)
+            continue
         values[used] = graph.placeholder(used.name)
         values[used].meta = dict(used.meta)
     copied = graph.node_copy(node, lambda used: values[used])

@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -17,7 +17,15 @@ from trainkernel.compiler.files import check_destination, write_atomically
 from trainkernel.compiler.report import Report
 from trainkernel.compiler.stages import find_stage, stages_for
 from trainkernel.compiler.targets import kind_of_arch, resolve_target
-from trainkernel.errors import ArgumentError, CaptureError, CompileError
+from trainkernel.errors import (
+    ArgumentError,
+    CaptureError,
+    CompileError,
+    InternalError,
+    TrainKernelError,
+    describe,
+    machine_error,
+)
 from trainkernel.manifest import Manifest, TensorSpec
 from trainkernel.pytree import NamedTupleTypes, flatten, namedtuple_types
 from trainkernel.runtime import LoadedStep
@@ -59,6 +67,7 @@ def compile_training(
     Raises:
         CaptureError: the step is no static functional step.
         CompileError: it cannot be compiled for the target, or a package that compiling needs is not installed.
+        InternalError: a fault of TrainKernel.
         TypeError: an argument has another type than above; the message names it.
     """
     from trainkernel.capture import StepRoles, capture
@@ -84,7 +93,8 @@ def compile_training(
     recorder = _Recorder(step)
     function = recorder if callable(step) else step
     start = time.perf_counter()
-    captured = capture(function, example_args, name=name or _name_of(step), roles=roles, compilable=True)
+    with _faults_named():
+        captured = capture(function, example_args, name=name or _name_of(step), roles=roles, compilable=True)
     seconds = {"capture": time.perf_counter() - start}
     if donate and not captured.manifest["roles"]["updates"]:
         raise CaptureError(
@@ -92,10 +102,25 @@ def compile_training(
             expected="roles that name the next value of an argument",
             hint="leave donate out, or declare the state, e.g. roles=StepRoles(updates={'out[1]': 'state'})",
         )
-    made = compile_step(captured, target=resolved, grid=grid, progress=say).timed(seconds)
+    with _faults_named():
+        made = compile_step(captured, target=resolved, grid=grid, progress=say).timed(seconds)
     if say and made.report:
         say(made.report.to_text())
     return CompiledTrainingStep(captured, made, recorder.types, device=device, donate=donate)
+
+
+@contextlib.contextmanager
+def _faults_named() -> Iterator[None]:
+    """Raises an exception of a kind that the caller knows: what else arises is a fault of ours, or the machine's."""
+    try:
+        yield
+    except TrainKernelError:
+        raise
+    except Exception as error:
+        raise machine_error(error) or InternalError(
+            f"the compiler failed: {describe(error)}",
+            hint="this is a fault of trainkernel; report it with the traceback and the step",
+        ) from error
 
 
 def _check_types(*arguments: tuple[str, object, type, bool, str]) -> None:

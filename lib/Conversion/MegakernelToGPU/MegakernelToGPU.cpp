@@ -10,6 +10,7 @@
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/IRMapping.h"
@@ -234,6 +235,18 @@ LogicalResult KernelLowering::lowerTile(OpenPhase::Tile &tile) {
                                       : emitPointwise(*context, tile.domain);
 }
 
+// The device library's square root is an approximation; LLVM's is rounded correctly, as PyTorch's is. A call, since the
+// lowering of GPU modules takes LLVM's own op for one that should have become the library's.
+static void useExactRoots(ModuleOp module) {
+  module.walk([](math::SqrtOp root) {
+    OpBuilder builder(root);
+    StringAttr name = builder.getStringAttr("llvm.sqrt");
+    auto call = LLVM::CallIntrinsicOp::create(builder, root.getLoc(), root.getType(), name, root.getOperand());
+    root.replaceAllUsesWith(call.getResult(0));
+    root.erase();
+  });
+}
+
 namespace {
 struct ConvertMegakernelToGPUPass : public megakernel::impl::ConvertMegakernelToGPUBase<ConvertMegakernelToGPUPass> {
   using ConvertMegakernelToGPUBase::ConvertMegakernelToGPUBase;
@@ -243,6 +256,7 @@ struct ConvertMegakernelToGPUPass : public megakernel::impl::ConvertMegakernelTo
     for (auto kernel : llvm::make_early_inc_range(getOperation().getOps<KernelOp>()))
       if (failed(KernelLowering(kernel, profile).run()))
         return signalPassFailure();
+    useExactRoots(getOperation());
   }
 };
 } // namespace

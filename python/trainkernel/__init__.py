@@ -23,7 +23,7 @@ from trainkernel.errors import (
 )
 
 if TYPE_CHECKING:
-    from trainkernel.capture import CapturedStep, StepRoles
+    from trainkernel.capture import CapturedStep, RolesError, StepRoles
     from trainkernel.compiler import CompiledTrainingStep, compile_training
     from trainkernel.runtime import DeviceArray, LoadedStep, load
 
@@ -40,6 +40,7 @@ __all__ = [
     "DeviceError",
     "InternalError",
     "LoadedStep",
+    "RolesError",
     "SourceLocation",
     "StepRoles",
     "TrainKernelError",
@@ -54,6 +55,7 @@ _LAZY = {
     "CompiledTrainingStep": "trainkernel.compiler",
     "DeviceArray": "trainkernel.runtime",
     "LoadedStep": "trainkernel.runtime",
+    "RolesError": "trainkernel.capture",
     "StepRoles": "trainkernel.capture",
     "compile_training": "trainkernel.compiler",
     "load": "trainkernel.runtime",
@@ -69,4 +71,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(set(globals()) | set(_LAZY))
+    return sorted(__all__)

@@ -2,6 +2,9 @@
 
 Everything a user can cause derives from :class:`UserError`; everything that is our own fault is an
 :class:`InternalError`. The command line turns the former into exit code 1 and the latter into exit code 2.
+
+A :class:`CaptureError` about the roles of arguments and outputs is a :class:`trainkernel.RolesError`, whose
+``proposal`` is the :class:`trainkernel.StepRoles` to declare, or None.
 """
 
 from __future__ import annotations

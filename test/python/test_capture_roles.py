@@ -37,7 +37,10 @@ def refused(step: Any, args: tuple[Any, ...], message: str, **options: Any) -> N
     [
         ((ones(3),), r"does not take 1 positional arguments.*expected arguments for step\(state: .*, x: .*\)"),
         ((ones(3), ones(3), ones(3)), "does not take 3 positional arguments"),
-        ((ones(3), ones(3, dtype=torch.float64)), "argument x has the dtype float64.*\n  help: convert it to float32"),
+        (
+            (ones(3), ones(3, dtype=torch.float64)),
+            "argument x has the dtype float64.*\n  at .*def good.*\n  help: convert it to float32",
+        ),
         ((ones(3, dtype=torch.complex64), ones(3)), "argument state has the dtype complex64"),
         ((ones(3), np.ones(3)), "argument x is an array of float64"),
         ((ones(3), torch.eye(3).to_sparse()), r"argument x is a torch.sparse_coo tensor, expected a dense tensor"),

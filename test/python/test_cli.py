@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -109,7 +110,7 @@ def test_importing_the_package_imports_nothing_heavy_and_has_all_names() -> None
         "assert heavy == [], heavy\n"
         "trainkernel.compile_training, trainkernel.CompiledTrainingStep, trainkernel.StepRoles, trainkernel.load\n"
         "assert 'torch' not in sys.modules and 'cuda' not in sys.modules\n"
-        "assert set(trainkernel.__all__) <= set(dir(trainkernel)); from trainkernel import *\n"
+        "assert sorted(trainkernel.__all__) == dir(trainkernel); from trainkernel import *\n"
         "assert all(hasattr(trainkernel, name) for name in trainkernel.__all__ if name != 'DeviceArray')\n"
     )
     subprocess.run([sys.executable, "-c", program], env=environment(), check=True)
@@ -301,6 +302,16 @@ def test_it_compiles_for_both_targets_by_the_name_of_the_output(run: Run, folder
         manifest = artifact.read(folder / output).manifest
         assert manifest.target.kind == kind and manifest.source["file"] == "train.py"
     assert not [path.name for path in folder.iterdir() if ".tmp" in path.name]
+
+
+@needs_tools
+@pytest.mark.parametrize("options", [("-v",), ("-v", "--report"), ("--report",)])
+def test_the_times_are_shown_once(run: Run, folder: Path, options: tuple[str, ...]) -> None:
+    pytest.importorskip("torch_mlir")
+    status, out, err = run("train.py", "-o", "a.so", *options)
+    assert status == 0
+    assert len(re.findall(r"^ *total |^time ", out + err, re.MULTILINE)) == 1
+    assert len(re.findall(r"\bschedule\b", out + err)) <= 1
 
 
 @needs_tools

@@ -16,12 +16,12 @@ import pytest
 
 from compile_support import FileStep, error_of, fake_tool, missing_tools, needs_tools
 from trainkernel.compiler import CompiledArtifact, compile_step
-from trainkernel.compiler.report import format_bytes, format_count, join_lines, make_report
 from trainkernel.compiler.stages import STAGE_NAMES, find_stage, stages_for, with_manifest
 from trainkernel.compiler.targets import check_residency, resolve_target
 from trainkernel.compiler.tools import CUDA_VARIABLES, find_linker, find_ptxas, find_tk_opt
 from trainkernel.errors import CompileError, InternalError
 from trainkernel.manifest import CpuTarget, CudaTarget, KernelSpec, Manifest
+from trainkernel.report import format_bytes, format_count, join_lines, make_report
 from trainkernel.runtime import artifact, elf
 
 CUDA, CPU = CudaTarget("sm_90a"), CpuTarget("x86-64-v3", ("+avx2",))
@@ -145,6 +145,18 @@ def test_the_report_fits_the_terminal_and_stays_readable(
     assert all(any(part in line for line in table) for part in ("123", "one_fil", "64x64x256", "cluster", "1.0 G"))
 
 
+@pytest.mark.parametrize("width", [60, 100, 120])
+def test_no_line_of_the_report_is_longer_than_its_columns(width: int) -> None:
+    paths = [f"state['layers'][{index}]['attention']['projection']" for index in range(20)]
+    roles = {"loss": "out[0]", "gradients": {}, "updates": {"out[1]": "state"}, "trained": paths, "inferred": ["loss"]}
+    data = captured().manifest | {"target": {"kind": "cuda", "arch": "sm_90a"}, "roles": roles}
+    data["kernel"] = {"symbol": "step"}
+    text = make_report(Manifest.from_json(data), seconds={f"stage{n}": 1.0 for n in range(20)}).to_text(width)
+    assert max(map(len, text.splitlines())) <= width
+    assert all(path in text for path in paths[:8]) and "and 12 more" in text.replace("\n" + " " * 11, " ")
+    assert all(line.startswith(" " * 11) or line[:1].strip() for line in text.splitlines())
+
+
 def test_a_strange_ledger_is_left_out_of_the_report() -> None:
     data = captured().manifest | {"target": {"kind": "cuda", "arch": "sm_90a"}}
     ledger = [
@@ -241,7 +253,8 @@ def test_the_report_says_what_was_decided(compiled: CompiledArtifact) -> None:
     assert report.flops >= 80 and report.bytes_moved >= 3 * 160 + 4
     assert len(report.phases) == sum(report.barriers.values()) + 1
     assert (report.registers is not None) == (compiled.target.kind == "cuda")
-    assert json.loads(json.dumps(report.to_json()))["flops"] == report.flops
+    assert json.loads(json.dumps(report.to_json())) == report.to_json()
+    assert report.to_json()["flops"] == report.flops
     assert str(report) + "\n" == report.to_text()
     assert f"step for {compiled.target.kind} {compiled.target.arch}" in report.to_text()
 

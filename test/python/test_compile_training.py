@@ -180,20 +180,35 @@ def test_copying_and_pickling_are_refused_politely(mlp_step: trainkernel.Compile
         assert ".save(path)" in str(error_of(TypeError, lambda attempt=attempt: attempt(mlp_step)))  # type: ignore[misc]
 
 
-def test_closing_unloads_and_the_next_call_loads_again() -> None:
+@pytest.mark.parametrize("is_used", [True, False])
+def test_closing_a_step_ends_its_use_and_it_can_still_be_saved(is_used: bool, tmp_path: Path) -> None:
     args = mlp_args(4, 8, 8)
-    with_code = trainkernel.compile_training(mlp(torch.float32), args)
-    first = with_code(*args)[0]
-    with_code.close()
-    with_code.close()
-    assert torch.equal(with_code(*args)[0], first)
+    made = trainkernel.compile_training(mlp(torch.float32), args)
+    if is_used:
+        made(*args)
+    made.close()
+    made.close()
+    said = str(error_of(ArgumentError, lambda: made(*args)))
+    assert " is closed, expected one in use" in said and ".save(path)" in said
+    assert made.report().phases and made.ir("lower")
+    loaded = trainkernel.load(made.save(tmp_path / "step.so"))
+    torch.testing.assert_close(loaded(*args)[0], mlp(torch.float32)(*args)[0])
+    loaded.close()
+    assert "is closed" in str(error_of(ArgumentError, lambda: loaded(*args)))
 
 
-def test_threads_may_share_a_step(mlp_step: trainkernel.CompiledTrainingStep) -> None:
+def test_a_loaded_step_reports_what_the_compiled_one_does(
+    mlp_step: trainkernel.CompiledTrainingStep, tmp_path: Path
+) -> None:
+    ours = trainkernel.load(mlp_step.save(tmp_path / "step.so")).report().to_json()
+    assert ours == mlp_step.report().to_json() | {"seconds": {}}
+
+
+def test_threads_may_share_a_step() -> None:
     args = mlp_args(8, 16, 24)
-    mlp_step.close()
+    shared = trainkernel.compile_training(mlp(torch.float32), args)
     expected, results = mlp(torch.float32)(*args)[0], []
-    threads = [threading.Thread(target=lambda: results.append(mlp_step(*args)[0])) for _ in range(8)]
+    threads = [threading.Thread(target=lambda: results.append(shared(*args)[0])) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -23,10 +23,10 @@ import pytest
 
 pytest.importorskip("torch")
 
-from trainkernel.compiler.report import OpReport, PhaseReport, Report
 from trainkernel.compiler.stages import STAGE_NAMES
 from trainkernel.compiler.tools import find_ptxas, find_tk_opt
 from trainkernel.errors import CompileError
+from trainkernel.report import OpReport, PhaseReport, Report
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted(ROOT.glob("dialects/*/README.md"))]

@@ -102,8 +102,8 @@ def capture(
     from trainkernel.capture.linalg import Leaves, lower
 
     with _LOCK:
-        arguments = describe_arguments(step, example_args)
         with _located(step):
+            arguments = describe_arguments(step, example_args)
             traced = trace_step(step, arguments)
             inputs = input_side(arguments.parameters, arguments.spec, arguments.types)
             outputs = output_side(traced.out_spec, traced.out_types, traced.flows)

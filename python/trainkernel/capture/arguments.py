@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
 from collections.abc import Callable, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 
 import torch
 
+from trainkernel.capture.explain import compiled_function_error
 from trainkernel.capture.tensors import SUPPORTED_DTYPES, TensorType
 from trainkernel.errors import ArgumentError, CaptureError
 from trainkernel.json_reader import MAX_TEXT
@@ -46,6 +48,7 @@ def describe_arguments(step: Callable[..., Any], example_args: tuple[Any, ...]) 
     """
     if not callable(step):
         raise CaptureError(f"the step is a {type(step).__name__}", expected="a function")
+    _check_function(step)
     if not isinstance(example_args, tuple):
         raise CaptureError(f"the example arguments are a {type(example_args).__name__}", expected="a tuple")
     parameters = _parameters(step, example_args)
@@ -79,6 +82,22 @@ def check_text(subject: str, spec: TreeSpec) -> None:
             f"{subject} have a key or a string with the lone surrogate {odd!a}",
             expected="text that UTF-8 can hold",
             hint="rename the key, or leave the string out",
+        )
+
+
+def _check_function(step: Callable[..., Any]) -> None:
+    """Refuse a step that holds tensors of its own."""
+    function: Any = step
+    while hasattr(function, "func"):
+        function = function.func
+    if hasattr(function, "_torchdynamo_orig_callable"):
+        raise compiled_function_error(None)
+    if isinstance(function, torch.nn.Module) and any(True for _ in (*function.parameters(), *function.buffers())):
+        raise CaptureError(
+            f"the step is a module, {type(function).__name__}, with tensors of its own",
+            expected="a function step(state, *batch), which takes all tensors as arguments",
+            hint="write a function whose state is dict(module.named_parameters()), and call the module in it with "
+            "torch.func.functional_call(module, state, (x,))",
         )
 
 
@@ -135,7 +154,19 @@ def _leaf_type(name: str, leaf: Any) -> TensorType:
     raise CaptureError(
         f"argument {name} is a {type(leaf).__name__}",
         expected="a tensor, a Python constant, or a dict, list, tuple or namedtuple of them",
+        hint=container_hint(leaf),
     )
+
+
+def container_hint(value: Any) -> str:
+    """What to do about an object that is neither a tensor nor a structure of tensors."""
+    if isinstance(value, torch.nn.Module):
+        return "pass dict(module.named_parameters()), and call it with torch.func.functional_call(module, state, (x,))"
+    if dataclasses.is_dataclass(value):
+        fields = [field.name for field in dataclasses.fields(value)]
+        shown = ", ".join(f"{name!r}: ..." for name in fields[:3]) + (", ..." if len(fields) > 3 else "")
+        return f"use a dict, {{{shown}}}, or make {type(value).__name__} a typing.NamedTuple"
+    return "use a dict or a typing.NamedTuple of tensors"
 
 
 def _check_size(name: str, shape: Sequence[int]) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from types import TracebackType
+
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -12,6 +15,9 @@ from torch._subclasses.fake_tensor import (
 from trainkernel.capture.locations import user_frame_of_traceback
 from trainkernel.errors import CaptureError, SourceLocation, describe
 
+# Where PyTorch calls what torch.compile made, and its own operators, which compile what they are given.
+_COMPILED = os.path.join("torch", "_dynamo", "eval_frame.py")
+_OPERATORS = os.path.join("torch", "_higher_order_ops", "")
 _MASK_HINT = "use torch.where with the mask, or multiply by it, instead of selecting by it"
 
 
@@ -24,6 +30,8 @@ def explained(error: BaseException) -> CaptureError:
     known = _known(error, location)
     if known is not None:
         return known
+    if _in_compiled_function(error.__traceback__):
+        return compiled_function_error(location)
     what = describe(error)
     if location is None:
         return CaptureError(f"PyTorch could not trace the step: {what}", expected="a static functional step")
@@ -39,6 +47,17 @@ def control_flow_error(name: str, location: SourceLocation | None) -> CaptureErr
         expected="straight-line code",
         hint="compute both branches and select with torch.where, or unroll the loop in Python",
         location=location,
+    )
+
+
+def compiled_function_error(location: SourceLocation | None) -> CaptureError:
+    """The error for a function that ``torch.compile`` made."""
+    is_users = location is not None and not location.file.startswith("<")
+    return CaptureError(
+        "the step is a function of torch.compile, or calls one",
+        expected="plain functions",
+        hint="leave torch.compile out: pass the function or the module that was given to it",
+        location=location if is_users else None,
     )
 
 
@@ -95,6 +114,18 @@ def _known_by_text(error: BaseException, location: SourceLocation | None) -> Cap
             location=location,
         )
     return None
+
+
+def _in_compiled_function(traceback: TracebackType | None) -> bool:
+    """Whether an exception came from a function that the step had compiled, not from a control flow operator."""
+    caller = ""
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        # The other functions there keep the compiler away from what PyTorch itself calls.
+        if code.co_filename.endswith(_COMPILED) and code.co_name == "compile_wrapper" and _OPERATORS not in caller:
+            return True
+        caller, traceback = code.co_filename, traceback.tb_next
+    return False
 
 
 def _op(error: BaseException) -> str:

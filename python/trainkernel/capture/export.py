@@ -20,7 +20,7 @@ from torch.fx.experimental.proxy_tensor import PythonKeyTracer
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from trainkernel.capture.arguments import Arguments, check_text, checked_dtype
+from trainkernel.capture.arguments import Arguments, check_text, checked_dtype, container_hint
 from trainkernel.capture.checks import check_graph, check_node, check_warnings
 from trainkernel.capture.constants import fold_constants
 from trainkernel.capture.decompositions import decomposition_table
@@ -187,6 +187,12 @@ def _quiet() -> Iterator[None]:
         yield
 
 
+def _uncompiled() -> contextlib.AbstractContextManager[Any]:
+    """Runs what torch.compile made as it was: if it compiles itself while it is watched, the process may end."""
+    eager: contextlib.AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
+    return eager
+
+
 def _rehearse(module: _StepModule, mode: FakeTensorMode, types: Sequence[TensorType]) -> None:
     """Run the step twice, to find what it does not take from its arguments.
 
@@ -198,7 +204,7 @@ def _rehearse(module: _StepModule, mode: FakeTensorMode, types: Sequence[TensorT
     for calls in (first, CallLog(first)):
         fakes = _fakes(mode, types)
         try:
-            with _quiet(), mode, watch.watching() if calls is first else contextlib.nullcontext():
+            with _quiet(), _uncompiled(), mode, watch.watching() if calls is first else contextlib.nullcontext():
                 module.call(fakes, calls)
         except CaptureError:
             raise
@@ -295,6 +301,7 @@ def _check_outputs(outputs: Sequence[Any], spec: TreeSpec) -> None:
             raise CaptureError(
                 f"output {path} is a {type(output).__name__}",
                 expected="a tensor, or a dict, list, tuple or namedtuple of them",
+                hint=container_hint(output),
             )
         if output.layout is not torch.strided:
             raise CaptureError(f"output {path} is a {output.layout} tensor", expected="a dense tensor")

@@ -18,7 +18,7 @@ from trainkernel.capture.decompositions import circular_pad
 from trainkernel.capture.gradients import note_gradients
 from trainkernel.capture.host_values import CallLog
 from trainkernel.capture.indexing import one_hot
-from trainkernel.capture.locations import innermost_user_frame
+from trainkernel.capture.locations import CURRENT_CALL, innermost_user_frame
 from trainkernel.errors import CaptureError, SourceLocation
 
 #: A closed-over tensor of at most this many elements is a literal of the step.
@@ -63,6 +63,8 @@ _METADATA_QUERIES = frozenset(
         "is_signed",
     ]
 )
+# What runs operations of other calls.
+_GRADIENTS = frozenset(["grad", "backward"])
 _VALUE_PROPERTIES = frozenset(["T", "H", "mT", "mH", "data", "grad", "real", "imag"])
 
 
@@ -112,7 +114,11 @@ class StepGuard(TorchFunctionMode):
             return circular_pad(args[0], args[1] if len(args) > 1 else kwargs["pad"])
         if name not in _METADATA_QUERIES and not (name == "__get__" and _property(func) not in _VALUE_PROPERTIES):
             args, kwargs = tree_map_only(torch.Tensor, self._checked, (args, kwargs))
-        result = func(*args, **kwargs)
+        outer = CURRENT_CALL.set(None if name.startswith("_") or name in _GRADIENTS else f"{name}()")
+        try:
+            result = func(*args, **kwargs)
+        finally:
+            CURRENT_CALL.reset(outer)
         note_gradients(func, args, kwargs, result, name == "__get__" and _property(func) == "grad")
         return result
 

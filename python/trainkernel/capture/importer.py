@@ -12,7 +12,7 @@ from torch_mlir.extras.fx_importer import ContextCache, FxImporter, FxImporterHo
 from trainkernel.capture.export import position_of
 from trainkernel.capture.literals import bytes_of
 from trainkernel.capture.locations import SourcePosition
-from trainkernel.errors import CaptureError, SourceLocation, describe
+from trainkernel.errors import CaptureError, describe
 
 # What the importer raises for what it does not know.
 _IMPORT_ERRORS = (NotImplementedError, TypeError, ValueError, AssertionError, RuntimeError, KeyError)
@@ -27,16 +27,25 @@ _BY_ONE_CHANGED = (
     "or add the transposed one-hot matrix times the rows: F.one_hot(ids, n).to(rows.dtype).t() @ rows"
 )
 _BY_PRODUCT = "unfold the windows outside of the step and use a matrix product"
+_BY_MAXIMA = (
+    "take extrema one after another: m = x.amax(-1, keepdim=True), then x = torch.where(x == m, float('-inf'), x); "
+    "or do it outside of the step"
+)
+_BY_LOGARITHMS = "multiply the slices, x[0] * x[1] * ..., or use x.log().sum(dim).exp() where x is positive"
+_ANY = "write this line with products, elementwise operations, sums and maxima, or do it outside of the step"
 _HINTS = {
-    "aten.index": _BY_ONE_HOT,
-    "aten.index_select": _BY_ONE_HOT,
-    "aten.embedding": _BY_ONE_HOT,
-    "aten.gather": _BY_ONE_OF_EACH,
-    "aten.scatter": _BY_ONE_CHANGED,
-    "aten.scatter_add": _BY_ONE_CHANGED,
-    "aten.convolution": _BY_PRODUCT,
-    "aten.cumsum": "multiply by a triangular matrix of ones",
-    "aten.flip": "pass the flipped tensor as an argument",
+    "index": _BY_ONE_HOT,
+    "index_select": _BY_ONE_HOT,
+    "embedding": _BY_ONE_HOT,
+    "gather": _BY_ONE_OF_EACH,
+    "scatter": _BY_ONE_CHANGED,
+    "scatter_add": _BY_ONE_CHANGED,
+    "convolution": _BY_PRODUCT,
+    "cumsum": "multiply by a triangular matrix of ones",
+    "flip": "pass the flipped tensor as an argument",
+    "prod": _BY_LOGARITHMS,
+    "cumprod": "multiply the slices one after another in a Python loop, which is unrolled",
+    **dict.fromkeys(("topk", "sort", "argsort", "median", "nanmedian", "quantile", "kthvalue", "mode"), _BY_MAXIMA),
 }
 
 
@@ -73,14 +82,25 @@ def torch_dialect_text(graph: torch.fx.Graph, name: str, fallback: SourcePositio
     return str(importer.module.operation.get_asm(enable_debug_info=True))
 
 
-def unsupported_operator(name: str, location: SourceLocation | None) -> CaptureError:
-    """The error for an operator that does not lower to linalg."""
+def unsupported_operator(name: str, position: SourcePosition | None) -> CaptureError:
+    """The error for an operator that does not lower to linalg, named as the user called it where that is known."""
+    call = position.call if position else None
+    operator = name.split(".")[1] if "." in name else name
+    # An operator mostly has the name of the call that makes it.
+    is_same = call is None or call.removesuffix("()").strip("_") in name
+    written = operator if call is None else call.removesuffix("()").split()[-1]
+    hint = _HINTS.get(written, _HINTS.get(operator, _ANY))
     return CaptureError(
-        f"operator {name} is not supported",
+        f"{'' if is_same else f'{call} cannot be compiled: '}operator {name} is not supported",
         expected="an operator that lowers to loops over whole tensors",
-        hint=_HINTS.get(".".join(name.split(".")[:2]), "write this line with other operations"),
-        location=location,
+        hint=hint,
+        location=position.location() if position else None,
     )
+
+
+def unsupported_node(node: torch.fx.Node) -> CaptureError:
+    """The error for a node of the trace that does not lower to linalg."""
+    return unsupported_operator(str(node.target).removesuffix(".default"), position_of(node))
 
 
 class _Locations(ContextCache):  # type: ignore[misc]
@@ -104,10 +124,7 @@ class _NodeImporter(GraphNodeImporter):  # type: ignore[misc]
         try:
             super()._import_torch_op_overload(loc, node, concrete_target)
         except _IMPORT_ERRORS as error:
-            position = position_of(node)
-            raise unsupported_operator(
-                str(node.target).removesuffix(".default"), position.location() if position else None
-            ) from error
+            raise unsupported_node(node) from error
 
     def _import_argument(self, loc: Any, arg: Any, expected_jit_type: Any = None) -> Any:
         # The importer would bind a literal anew at each use, which it does not allow.

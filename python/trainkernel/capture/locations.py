@@ -5,7 +5,8 @@ from __future__ import annotations
 import linecache
 import os
 import sysconfig
-from dataclasses import dataclass
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import CodeType, FrameType, TracebackType
 
@@ -19,13 +20,24 @@ _TORCH_MLIR = os.path.join(os.path.dirname(_TORCH), "torch_mlir")
 _STDLIB = os.path.realpath(sysconfig.get_path("stdlib"))
 
 
+#: The function of PyTorch that the step has called and that has not returned.
+CURRENT_CALL: ContextVar[str | None] = ContextVar("trainkernel_call", default=None)
+
+
 @dataclass(frozen=True)
 class SourcePosition:
-    """A position in the user's program: file, 1-based line and 1-based column."""
+    """A position in the user's program.
+
+    Attributes:
+        file: the file.
+        line, column: both from 1.
+        call: the function of PyTorch that is called there, e.g. ``prod()``, where it is known and no operator.
+    """
 
     file: str
     line: int
     column: int
+    call: str | None = field(default=None, compare=False)
 
     def location(self) -> SourceLocation:
         """The position with its line's text, for errors."""
@@ -111,7 +123,11 @@ class LocationRecorder:
         position = innermost_user_frame(frame, self._boundary)
         node = torch._C._current_autograd_node()
         if node is not None:
-            position = self._by_sequence.get(node._sequence_nr(), position)
+            forward = self._by_sequence.get(node._sequence_nr())
+            if forward is not None:
+                position = replace(forward, call=forward.call and f"the gradient of {forward.call}")
+        elif position is not None:
+            position = replace(position, call=CURRENT_CALL.get())
         if position is not None:
             sequence = torch._C._autograd._get_sequence_nr() - 1
             self._by_sequence.setdefault(sequence, position)

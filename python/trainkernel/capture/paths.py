@@ -12,6 +12,8 @@ from trainkernel.errors import CaptureError, SourceLocation
 from trainkernel.pytree import TreeSpec
 
 _STEP = re.compile(r"""\[(?:\d+|"[^"]*"|'[^']*')\]|\.[^\W\d]\w*""")
+#: Paths that advice shows before it only counts.
+_SHOWN = 8
 DICTS = ("dict", "ordereddict")
 
 
@@ -93,7 +95,7 @@ class Side:
         for step in steps:
             child = dict(found.children()).get(step)
             if child is None:
-                raise CaptureError(f"there is no {path}: {found.path} has no {step}")
+                raise CaptureError(f"there is no {path}: {found.path} has no {step}", hint=_existing(found))
             found = child
         return found
 
@@ -104,6 +106,15 @@ class Side:
     def flow_at(self, leaf: Subtree) -> Flow:
         """What a leaf of the output is computed from."""
         return self.flows[leaf.first]
+
+
+def _existing(parent: Subtree) -> str:
+    """The paths that there are, as advice."""
+    paths = [child.path for _, child in parent.children()]
+    if not paths:
+        return f"{parent.path} is {shown(parent.spec)}: use {parent.path} itself"
+    more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
+    return f"there are {', '.join(paths[:_SHOWN])}{more}"
 
 
 def input_side(parameters: Sequence[str], spec: TreeSpec, types: Sequence[TensorType]) -> Side:

@@ -14,7 +14,7 @@ import torch
 from torch_mlir import ir
 
 from trainkernel.capture.export import position_of
-from trainkernel.capture.importer import torch_dialect_text, unsupported_operator
+from trainkernel.capture.importer import torch_dialect_text, unsupported_node, unsupported_operator
 from trainkernel.capture.locations import SourcePosition
 from trainkernel.errors import CaptureError, InternalError
 from trainkernel.reproducer import keep_reproducer
@@ -58,7 +58,7 @@ def lower_to_linalg(graph: torch.fx.Graph, name: str, fallback: SourcePosition) 
     outcome = _run(source)
     if outcome.status == 0:
         return outcome.text
-    named = _named(outcome.errors) or culprit(graph, fallback, lambda alone: alone is None)
+    named = _named(outcome.errors, graph) or culprit(graph, fallback, lambda alone: alone is None)
     if named is not None:
         raise named
     text = outcome.errors.strip().split("\n")[0][:500]
@@ -84,13 +84,18 @@ def _run(source: str) -> _Outcome:
     return _Outcome(done.returncode, done.stdout, done.stderr)
 
 
-def _named(errors: str) -> CaptureError | None:
+def _named(errors: str, graph: torch.fx.Graph) -> CaptureError | None:
     """The error for the first diagnostic that names an operator."""
     for match in _DIAGNOSTIC.finditer(errors):
         name = _UNKNOWN_OP.search(match["message"])
         if name:
             position = SourcePosition(match["file"], int(match["line"]), int(match["column"]))
-            return unsupported_operator(name.group(1) or name.group(2), position.location())
+            operator_name = name.group(1) or name.group(2)
+            # The text has no calls; the node of the operator at this place does.
+            nodes = (node for node in graph.nodes if str(node.target).startswith(operator_name))
+            return unsupported_operator(
+                operator_name, next((p for p in map(position_of, nodes) if p == position), position)
+            )
     return None
 
 
@@ -112,10 +117,7 @@ def culprit(
         seen.add(key)
         outcome = _run(torch_dialect_text(_alone(node), "op", fallback))
         if is_guilty(outcome.text if outcome.status == 0 else None):
-            position = position_of(node)
-            return unsupported_operator(
-                str(node.target).removesuffix(".default"), position.location() if position else None
-            )
+            return unsupported_node(node)
     return None
 
 

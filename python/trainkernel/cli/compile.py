@@ -120,7 +120,8 @@ def _run(options: Options) -> None:
         captured = _capture(options, seconds, progress)
         made = _compile(options, outputs, captured, progress).timed(seconds)
     outputs.write(made.outputs[options.until_after], made)
-    if options.verbose:
+    # The report as text has the times too.
+    if options.verbose and not options.report:
         show_times(made.seconds)
     written = outputs.describe(options)
     if written and not options.quiet:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from trainkernel.compiler.files import make_folder, write_atomically
-from trainkernel.compiler.report import Report, make_report
 from trainkernel.compiler.stages import (
     Progress,
     Stage,
@@ -24,6 +23,7 @@ from trainkernel.compiler.targets import check_grid, check_residency, resolve_ta
 from trainkernel.compiler.tools import find_linker, find_ptxas, find_tk_opt, version_of
 from trainkernel.errors import ArtifactError, InternalError
 from trainkernel.manifest import CudaTarget, Manifest
+from trainkernel.report import Report, make_report
 from trainkernel.runtime import artifact
 
 

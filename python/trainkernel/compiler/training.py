@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from trainkernel.compiler.driver import CompiledArtifact, compile_step
 from trainkernel.compiler.files import check_destination, write_atomically
-from trainkernel.compiler.report import Report
 from trainkernel.compiler.stages import find_stage, stages_for
 from trainkernel.compiler.targets import kind_of_arch, resolve_target
 from trainkernel.errors import (
@@ -28,6 +27,7 @@ from trainkernel.errors import (
 )
 from trainkernel.manifest import Manifest, TensorSpec
 from trainkernel.pytree import NamedTupleTypes, flatten, namedtuple_types
+from trainkernel.report import Report
 from trainkernel.runtime import LoadedStep
 from trainkernel.runtime.artifact import parse
 from trainkernel.runtime.step import load_artifact
@@ -66,6 +66,7 @@ def compile_training(
 
     Raises:
         CaptureError: the step is no static functional step.
+        RolesError: a CaptureError: its roles are not clear, or do not fit; ``proposal`` is what to declare, or None.
         CompileError: it cannot be compiled for the target, or a package that compiling needs is not installed.
         InternalError: a fault of TrainKernel.
         TypeError: an argument has another type than above; the message names it.
@@ -161,6 +162,7 @@ class CompiledTrainingStep:
         self._device = device
         self._donate = donate
         self._loaded: LoadedStep | None = None
+        self._closed = False
         self._lock = threading.Lock()
 
     @property
@@ -182,7 +184,7 @@ class CompiledTrainingStep:
         """Run one step; see :meth:`trainkernel.LoadedStep.__call__`.
 
         Raises:
-            ArgumentError: an argument does not fit; nothing was launched.
+            ArgumentError: an argument does not fit, or the step is closed; nothing was launched.
             DeviceError: there is no device that can run the step, or the launch failed.
         """
         loaded = self._loaded or self._load()
@@ -190,6 +192,9 @@ class CompiledTrainingStep:
 
     def _load(self) -> LoadedStep:
         with self._lock:
+            if self._closed:
+                hint = "compile it again, or write it with .save(path) and load that with trainkernel.load(path)"
+                raise ArgumentError(f"the step {self._manifest.name} is closed", expected="one in use", hint=hint)
             if self._loaded is None:
                 found = parse(self._data, f"<compiled {self._manifest.name}>")
                 device = self._device if self._target.kind == "cuda" else None
@@ -248,9 +253,12 @@ class CompiledTrainingStep:
         return Path(path)
 
     def close(self) -> None:
-        """Unload the code; the next call loads it again. No launch may be under way."""
+        """Unload the code and end the use of the step, as of a loaded one; it can still be looked at and saved.
+
+        No launch may be under way.
+        """
         with self._lock:
-            loaded, self._loaded = self._loaded, None
+            loaded, self._loaded, self._closed = self._loaded, None, True
         if loaded is not None:
             loaded.close()
 

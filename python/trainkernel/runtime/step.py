@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from trainkernel.errors import ArgumentError
 from trainkernel.manifest import Manifest, TensorSpec
 from trainkernel.pytree import NamedTupleTypes
+from trainkernel.report import Report, make_report
 from trainkernel.runtime.artifact import Artifact
 from trainkernel.runtime.binding import Binder, Plan
 from trainkernel.runtime.frameworks.base import Framework
@@ -68,7 +69,7 @@ class LoadedStep:
     def __init__(self, artifact: Artifact, backend: Backend, types: NamedTupleTypes | None = None) -> None:
         self.manifest: Manifest = artifact.manifest
         self.device: Device = backend.device
-        self._path = artifact.path
+        self._path, self._file_bytes = artifact.path, len(artifact.data)
         self._backend = backend
         self._binder = Binder(self.manifest, backend.device, backend.alignment, types)
         self._updates = tuple(spec.updates for spec in self.manifest.outputs)
@@ -84,6 +85,13 @@ class LoadedStep:
     def outputs(self) -> tuple[TensorSpec, ...]:
         """The tensors that the step returns, in the order of its result's leaves."""
         return self.manifest.outputs
+
+    def report(self) -> Report:
+        """What the compiler decided, as the file tells it: phases, barriers, memory, work, roles.
+
+        Registers, spills and the time of the compilation are not in the file; they are None and empty here.
+        """
+        return make_report(self.manifest, file_bytes=self._file_bytes)
 
     def __call__(self, *args: Any, donate: bool = False, stream: Any = None, **named: Any) -> Any:
         """Run one step.

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from io import StringIO
 from shutil import get_terminal_size
+from textwrap import wrap
 from typing import Any
 
 from trainkernel.manifest import CudaTarget, KernelSpec, Manifest
@@ -18,6 +19,8 @@ _SHOWN = 8
 _SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 #: Columns of the text; between them the terminal decides.
 _NARROW, _WIDE = 100, 120
+#: Columns of a line's title.
+_TITLE = 11
 
 
 @dataclass(frozen=True)
@@ -116,8 +119,9 @@ class Report:
         return sum(phase.bytes_moved for phase in self.phases)
 
     def to_json(self) -> dict[str, Any]:
-        """The report as JSON-able data, with the sums."""
-        return {**asdict(self), "flops": self.flops, "bytes_moved": self.bytes_moved}
+        """The report as the data that JSON has, of dicts and lists, with the sums."""
+        data: dict[str, Any] = _listed({**asdict(self), "flops": self.flops, "bytes_moved": self.bytes_moved})
+        return data
 
     def to_text(self, width: int | None = None) -> str:
         """The report as text with a table of the phases.
@@ -131,12 +135,13 @@ class Report:
         columns = width or min(max(get_terminal_size((_WIDE, 24)).columns, _NARROW), _WIDE)
         console = Console(file=stream, width=columns, color_system=None, highlight=False)
         for line in self._summary():
-            console.print(line, markup=False, soft_wrap=True)
+            console.print(_folded(line, columns), markup=False, soft_wrap=True)
         if self.phases:
             console.print(self._table())
         if self.seconds:
             parts = [f"{stage} {seconds:.2f}" for stage, seconds in self.seconds.items()]
-            console.print(f"time       {sum(self.seconds.values()):.2f} s: {', '.join(parts)}", soft_wrap=True)
+            line = f"{'time':<{_TITLE}}{sum(self.seconds.values()):.2f} s: {', '.join(parts)}"
+            console.print(_folded(line, columns), markup=False, soft_wrap=True)
         return "".join(line.rstrip() + "\n" for line in stream.getvalue().splitlines())
 
     def __str__(self) -> str:
@@ -145,7 +150,7 @@ class Report:
     def _summary(self) -> list[str]:
         source = f", lines are of {self._common_file}" if self._common_file else ""
         lines = [f"{self.name} for {self.target} {self.arch}, {format_bytes(self.file_bytes)}{source}"]
-        lines += [f"{'' if index else 'roles':<11}{text}" for index, text in enumerate(self.roles)]
+        lines += [f"{'' if index else 'roles':<{_TITLE}}{text}" for index, text in enumerate(self.roles)]
         if self.target == "cuda":
             grid, cluster = (" x ".join(map(str, _trimmed(sizes))) for sizes in (self.grid, self.cluster))
             shared = f"{format_bytes(self.shared_bytes)} shared memory each"
@@ -250,6 +255,19 @@ def _roles(roles: Mapping[str, Any]) -> tuple[str, ...]:
     if roles.get("updates") and roles.get("trained") == []:
         lines.append("trained by its gradient: none")
     return tuple(lines)
+
+
+def _folded(line: str, columns: int) -> str:
+    """A line that goes on under its text, not under its title; a word is never cut."""
+    indent = " " * _TITLE
+    return "\n".join(wrap(line, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False))
+
+
+def _listed(value: Any) -> Any:
+    """A value with lists in the place of its tuples, as it is when it comes back from JSON."""
+    if isinstance(value, dict):
+        return {key: _listed(item) for key, item in value.items()}
+    return [_listed(item) for item in value] if isinstance(value, tuple | list) else value
 
 
 def _phases(kernel: KernelSpec) -> tuple[PhaseReport, ...]:

@@ -45,6 +45,19 @@ _ROUNDED_ONCE = (
     _ATEN.linalg_vector_norm.default,
     _ATEN.logsumexp.default,
     _ATEN.logit.default,
+    _ATEN.logaddexp.default,
+    _ATEN.logaddexp2.default,
+    _ATEN.threshold.default,
+    _ATEN.threshold_backward.default,
+    _ATEN.xlogy.Tensor,
+    _ATEN.xlogy.Scalar_Self,
+    _ATEN.xlogy.Scalar_Other,
+    _ATEN.special_xlog1py.default,
+    _ATEN.special_xlog1py.self_scalar,
+    _ATEN.special_xlog1py.other_scalar,
+    _ATEN.special_entr.default,
+    _ATEN.glu.default,
+    _ATEN.glu_backward.default,
 )
 
 
@@ -55,6 +68,7 @@ def decomposition_table() -> dict[OpOverload, Decomposition]:
     for op, decomposition in get_decompositions([_ATEN.addmv.default]).items():
         assert isinstance(op, OpOverload)
         table[op] = decomposition
+    table[_ATEN.elu.default] = _elu
     for op in _ROUNDED_ONCE:
         table[op] = _rounded_once(op, table.get(op))
     for packet in (_ATEN.gt, _ATEN.ge, _ATEN.lt, _ATEN.le, _ATEN.eq, _ATEN.ne):
@@ -174,6 +188,12 @@ def _negative(tensor: torch.Tensor) -> Any:
     return NotImplemented if tensor.is_floating_point() else tensor * -1
 
 
+def _elu(tensor: torch.Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> torch.Tensor:
+    # torch-mlir takes 1 from the exponential, which leaves nothing of a small number.
+    low = torch.expm1(tensor * input_scale) * (alpha * scale)
+    return torch.where(tensor < 0, low, tensor * scale)
+
+
 def _leaky_relu(tensor: torch.Tensor, slope: float = 0.01) -> Any:
     return torch.where(tensor > 0, tensor, tensor * slope)
 
@@ -261,6 +281,13 @@ def circular_pad(tensor: torch.Tensor, pad: Sequence[int]) -> torch.Tensor:
         parts += [inner, *([inner.narrow(axis, 0, after)] if after > 0 else [])]
         tensor = torch.cat(parts, axis)
     return tensor
+
+
+def shrunk(function: Decomposition, input: torch.Tensor, lambd: float = 0.5) -> torch.Tensor:
+    """``softshrink`` or ``hardshrink``, rounded once; PyTorch decomposes them before it asks for decompositions."""
+    wide = input.float() if input.dtype in LOW_PRECISION else input
+    result: torch.Tensor = function(wide, lambd)
+    return result.to(input.dtype)
 
 
 def _roll(tensor: torch.Tensor, shifts: list[int], dims: list[int] | None = None) -> Any:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -311,6 +313,19 @@ def test_closing_a_step_ends_its_use(path: Path) -> None:
     step.close()
     with pytest.raises(ArgumentError, match="closed"):
         step(*example(), 3)
+
+
+@pytest.mark.parametrize("attempt", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_copying_and_pickling_a_loaded_step_say_to_load_it_again(
+    attempt: Callable[..., Any], step2: LoadedStep, path: Path
+) -> None:
+    for holder in (step2, {"step": step2}):
+        if attempt is copy.copy and holder is not step2:
+            continue
+        with pytest.raises(TypeError) as caught:
+            attempt(holder)
+        assert "load its file again" in str(caught.value) and repr(str(path)) in str(caught.value)
+    step2(*example(), 3)
 
 
 def loaded_copies() -> int:

@@ -12,7 +12,7 @@ from torch._decomp import get_decompositions
 from torch._ops import OpOverload
 from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
-from trainkernel.capture import division, extrema, indexing
+from trainkernel.capture import division, extrema, indexing, integers
 from trainkernel.capture.rounding import LOW_PRECISION, rounded
 
 Decomposition = Callable[..., Any]
@@ -68,7 +68,15 @@ def decomposition_table() -> dict[OpOverload, Decomposition]:
     for op, decomposition in get_decompositions([_ATEN.addmv.default]).items():
         assert isinstance(op, OpOverload)
         table[op] = decomposition
-    table[_ATEN.elu.default] = _elu
+    table |= {
+        _ATEN.elu.default: _elu,
+        _ATEN.mul.Tensor: integers.multiplied,
+        _ATEN.mul.Scalar: integers.multiplied,
+        _ATEN.pow.Tensor_Scalar: integers.power,
+        _ATEN.pow.Tensor_Tensor: integers.power,
+        _ATEN.pow.Scalar: integers.power,
+        _ATEN.mean.dim: integers.mean,
+    }
     for op in _ROUNDED_ONCE:
         table[op] = _rounded_once(op, table.get(op))
     for packet in (_ATEN.gt, _ATEN.ge, _ATEN.lt, _ATEN.le, _ATEN.eq, _ATEN.ne):
@@ -90,6 +98,10 @@ def decomposition_table() -> dict[OpOverload, Decomposition]:
         _ATEN.min.dim: extrema.min_dim,
         _ATEN.argmax.default: extrema.argmax,
         _ATEN.argmin.default: extrema.argmin,
+        _ATEN.max.default: integers.maximum,
+        _ATEN.min.default: integers.minimum,
+        _ATEN.bitwise_xor.Scalar: integers.bitwise_xor,
+        _ATEN.bitwise_or.Scalar: integers.bitwise_or,
         _ATEN.clamp.default: _clamp,
         _ATEN.clamp.Tensor: _clamp_tensor,
         _ATEN.hardtanh.default: _hardtanh,
@@ -132,6 +144,8 @@ def _compared_with_scalar(op: OpOverload) -> Decomposition:
 
 def _clamp(tensor: torch.Tensor, low: Any = None, high: Any = None) -> Any:
     # torch-mlir's form turns NaN into a bound.
+    if any(isinstance(bound, float) for bound in (low, high)) and not tensor.is_floating_point():
+        tensor = tensor.to(torch.get_default_dtype())
     if not tensor.is_floating_point():
         return NotImplemented
     if any(isinstance(bound, float) and math.isnan(bound) for bound in (low, high)):

@@ -27,6 +27,7 @@ _HINTS = {
     "aten.convolution": _BY_PRODUCT,
     "aten.cumsum": "multiply by a triangular matrix of ones",
     "aten.flip": "pass the flipped tensor as an argument",
+    "aten.pow": "an integer to the power of a tensor: convert it with .to(torch.float32)",
 }
 
 
@@ -63,14 +64,31 @@ def torch_dialect_text(graph: torch.fx.Graph, name: str, fallback: SourcePositio
     return str(importer.module.operation.get_asm(enable_debug_info=True))
 
 
-def unsupported_operator(name: str, location: SourceLocation | None) -> CaptureError:
-    """The error for an operator that does not lower to linalg."""
+def unsupported_operator(name: str, location: SourceLocation | None, node: torch.fx.Node | None = None) -> CaptureError:
+    """The error for an operator that does not lower to linalg.
+
+    Args:
+        name: of the operator.
+        location: the user's line.
+        node: the operation, where it is known.
+    """
+    of, hint = "", "write this line with other operations"
+    if narrow := _narrow_integers(node):
+        of, hint = f" of {narrow}", "convert the integers first, with .to(torch.int32)"
     return CaptureError(
-        f"operator {name} is not supported",
+        f"operator {name}{of} is not supported",
         expected="an operator that lowers to loops over whole tensors",
-        hint=_HINTS.get(".".join(name.split(".")[:2]), "write this line with other operations"),
+        hint=_HINTS.get(".".join(name.split(".")[:2]), hint),
         location=location,
     )
+
+
+def _narrow_integers(node: torch.fx.Node | None) -> str:
+    """The first of the narrow integer types that an operation takes, by name."""
+    values = [used.meta.get("val") for used in node.all_input_nodes] if node is not None else []
+    dtypes = [value.dtype for value in values if isinstance(value, torch.Tensor)]
+    found = next((dtype for dtype in dtypes if dtype in (torch.int8, torch.int16)), "")
+    return str(found).removeprefix("torch.")
 
 
 class _Locations(ContextCache):  # type: ignore[misc]
@@ -96,7 +114,7 @@ class _NodeImporter(GraphNodeImporter):  # type: ignore[misc]
         except _IMPORT_ERRORS as error:
             position = position_of(node)
             raise unsupported_operator(
-                str(node.target).removesuffix(".default"), position.location() if position else None
+                str(node.target).removesuffix(".default"), position.location() if position else None, node
             ) from error
 
     def _import_argument(self, loc: Any, arg: Any, expected_jit_type: Any = None) -> Any:

@@ -58,7 +58,7 @@ def lower_to_linalg(graph: torch.fx.Graph, name: str, fallback: SourcePosition) 
     outcome = _run(source)
     if outcome.status == 0:
         return outcome.text
-    named = _named(outcome.errors) or culprit(graph, fallback, lambda alone: alone is None)
+    named = _named(outcome.errors, graph) or culprit(graph, fallback, lambda alone: alone is None)
     if named is not None:
         raise named
     text = outcome.errors.strip().split("\n")[0][:500]
@@ -84,13 +84,16 @@ def _run(source: str) -> _Outcome:
     return _Outcome(done.returncode, done.stdout, done.stderr)
 
 
-def _named(errors: str) -> CaptureError | None:
+def _named(errors: str, graph: torch.fx.Graph) -> CaptureError | None:
     """The error for the first diagnostic that names an operator."""
     for match in _DIAGNOSTIC.finditer(errors):
         name = _UNKNOWN_OP.search(match["message"])
         if name:
             position = SourcePosition(match["file"], int(match["line"]), int(match["column"]))
-            return unsupported_operator(name.group(1) or name.group(2), position.location())
+            operator_name = name.group(1) or name.group(2)
+            at = (node for node in graph.nodes if position_of(node) == position)
+            node = next((node for node in at if str(node.target).startswith(operator_name)), None)
+            return unsupported_operator(operator_name, position.location(), node)
     return None
 
 
@@ -114,7 +117,7 @@ def culprit(
         if is_guilty(outcome.text if outcome.status == 0 else None):
             position = position_of(node)
             return unsupported_operator(
-                str(node.target).removesuffix(".default"), position.location() if position else None
+                str(node.target).removesuffix(".default"), position.location() if position else None, node
             )
     return None
 

@@ -13,6 +13,7 @@ pytest.importorskip("torch_mlir")
 
 
 from trainkernel.capture import StepRoles, capture
+from trainkernel.capture.roles import INFERRED
 from trainkernel.errors import CaptureError
 
 
@@ -156,3 +157,45 @@ def test_a_metric_between_loss_and_state_is_no_gradient() -> None:
         return x.sum(), x.mean(), s + x
 
     assert [o["role"] for o in capture(step, (ones(3), ones(3))).manifest["outputs"]] == ["loss", "output", "new_state"]
+
+
+# Types of declared roles
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("loss", 3),
+        ("loss", ["out[0]"]),
+        ("loss", b"out"),
+        *(
+            (field, value)
+            for field in ("gradients", "updates")
+            for value in (
+                None,
+                3,
+                "out[1]=state",
+                ["out[1]"],
+                {1: 2},
+                {"out[1]": None},
+                {None: "state"},
+                {("out", 1): "state"},
+            )
+        ),
+        ("constants", 5),
+        ("constants", None),
+        ("constants", "state"),
+        ("constants", [1]),
+        ("constants", {"state"}),
+        ("constants", INFERRED),
+    ],
+)
+def test_a_role_of_another_type_is_named(field: str, value: Any) -> None:
+    with pytest.raises(TypeError) as caught:
+        StepRoles(**{field: value})
+    assert str(caught.value).startswith(f"StepRoles: {field} is {value!r}, expected ")
+
+
+def test_an_empty_loss_is_none_in_python_as_on_the_command_line() -> None:
+    assert StepRoles(loss="") == StepRoles(loss=None) == StepRoles.parse(loss="")
+    assert capture(good, (ones(3), ones(3)), roles=StepRoles(loss="")).manifest["roles"]["loss"] is None

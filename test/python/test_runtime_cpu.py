@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import gc
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -313,6 +316,100 @@ def test_closing_a_step_ends_its_use(path: Path) -> None:
     step.close()
     with pytest.raises(ArgumentError, match="closed"):
         step(*example(), 3)
+
+
+@pytest.mark.parametrize("attempt", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_copying_and_pickling_a_loaded_step_say_to_load_it_again(
+    attempt: Callable[..., Any], step2: LoadedStep, path: Path
+) -> None:
+    for holder in (step2, {"step": step2}):
+        if attempt is copy.copy and holder is not step2:
+            continue
+        with pytest.raises(TypeError) as caught:
+            attempt(holder)
+        assert "load its file again" in str(caught.value) and repr(str(path)) in str(caught.value)
+    step2(*example(), 3)
+
+
+def loaded_copies() -> int:
+    """How many private copies of compiled files are mapped into this process."""
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    return len({line.split()[4] for line in maps if "/trainkernel-" in line})
+
+
+@pytest.mark.parametrize("ending", ["dropped", "closed", "closed_and_dropped", "in_a_cycle", "in_a_child"])
+def test_nothing_of_a_step_that_is_gone_stays_loaded(path: Path, ending: str) -> None:
+    def use_and_leave() -> None:
+        for _ in range(5):
+            step: Any = load(path)
+            step(*example(), 3)
+            if ending.startswith("closed"):
+                step.close()
+            if ending == "in_a_cycle":
+                step.itself = step
+            if ending != "closed":
+                del step
+        gc.collect()
+
+    gc.collect()
+    before = loaded_copies()
+    if ending != "in_a_child":
+        use_and_leave()
+        assert loaded_copies() == before
+        return
+    kept = load(path)
+    kept(*example(), 3)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        use_and_leave()
+        del kept
+        gc.collect()
+        os._exit(0 if loaded_copies() == before else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert kept(*example(), 3)[1]["n"] == 2, "the parent's copy is its own"
+
+
+def test_a_step_that_is_dropped_while_it_runs_is_unloaded_afterwards(tmp_path: Path) -> None:
+    kernel = """
+    #include <unistd.h>
+    void step(void **p, long w, long n, void *c, void (*b)(void *)) { if (!w) usleep(300000), *(float *)p[3] = 42; }
+    """
+    slow = build_step(tmp_path / "slow.so", json.dumps(manifest()).encode(), kernel)
+    gc.collect()
+    before = loaded_copies()
+    results: list[Any] = []
+    steps = [load(slow)]
+    thread = threading.Thread(target=lambda step: results.append(step(*example(), 3)[0]), args=(steps[0],))
+    thread.start()
+    steps.clear()
+    gc.collect()
+    thread.join()
+    del thread
+    gc.collect()
+    assert results[0] == 42 and loaded_copies() == before
+
+
+def test_a_program_may_end_while_a_step_runs(tmp_path: Path) -> None:
+    kernel = """
+    #include <unistd.h>
+    void step(void **p, long w, long n, void *c, void (*b)(void *)) { usleep(20000); if (!w) *(float *)p[3] = 42; }
+    """
+    slow = build_step(tmp_path / "slow.so", json.dumps(manifest()).encode(), kernel)
+    program = f"""
+import sys, threading, time
+sys.path[:0] = {sys.path!r}
+from test_runtime_cpu import example
+from trainkernel.runtime import load
+step = load({str(slow)!r})
+def work():
+    while True:
+        step(*example(), 3)
+threading.Thread(target=work, daemon=True).start()
+time.sleep(0.2)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_step_describes_itself(step2: LoadedStep) -> None:

@@ -82,27 +82,33 @@ def _select_known(graph: torch.fx.Graph, node: torch.fx.Node, values: dict[torch
 
     torch-mlir would fold it to a constant of its own, and crashes where that is compared.
     """
-    condition = values.get(node.args[0]) if node.target is _ATEN.where.self else None  # type: ignore[call-overload]
+    if node.target is not _ATEN.where.self:
+        return False
+    condition = values.get(node.all_input_nodes[0])
     if not isinstance(condition, torch.Tensor) or condition.numel() == 0 or not _all_equal(condition):
         return False
     chosen: Any = node.args[1] if _first(condition).item() else node.args[2]
     if not isinstance(chosen, torch.fx.Node):
         return False
-    wanted, value = node.meta["val"], values.get(chosen)
+    wanted = node.meta["val"]
     with graph.inserting_before(node):
-        for differs, target, argument, changed in (
-            ("dtype", torch.ops.prims.convert_element_type.default, wanted.dtype, lambda v: v.to(wanted.dtype)),
-            ("shape", _ATEN.expand.default, list(wanted.shape), lambda v: v.expand(wanted.shape)),
-        ):
-            before = chosen.meta["val"]
-            if getattr(before, differs) == getattr(wanted, differs):
-                continue
-            chosen = graph.call_function(target, (chosen, argument))
-            chosen.meta = dict(node.meta) | {"val": changed(before)}
-            if isinstance(value, torch.Tensor):
-                values[chosen] = value = changed(value)
+        if chosen.meta["val"].dtype is not wanted.dtype:
+            chosen = _derived(graph, node, values, torch.ops.prims.convert_element_type.default, chosen, wanted.dtype)
+        if chosen.meta["val"].shape != wanted.shape:
+            chosen = _derived(graph, node, values, _ATEN.expand.default, chosen, list(wanted.shape))
     node.replace_all_uses_with(chosen)
     return True
+
+
+def _derived(
+    graph: torch.fx.Graph, node: torch.fx.Node, values: dict[torch.fx.Node, Any], target: Any, source: Any, *args: Any
+) -> torch.fx.Node:
+    """An operation on one tensor in the place of a node; its value, where that of the tensor is known, is noted."""
+    made = graph.call_function(target, (source, *args))
+    made.meta = dict(node.meta) | {"val": target(source.meta["val"], *args)}
+    if isinstance(values.get(source), torch.Tensor):
+        values[made] = target(values[source], *args)
+    return made
 
 
 def _evaluated(module: torch.fx.GraphModule, node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> Any:

@@ -12,7 +12,7 @@ from torch._decomp import get_decompositions
 from torch._ops import OpOverload
 from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
-from trainkernel.capture import division, extrema, indexing
+from trainkernel.capture import division, extrema, indexing, integers
 from trainkernel.capture.rounding import LOW_PRECISION, rounded
 
 Decomposition = Callable[..., Any]
@@ -45,6 +45,19 @@ _ROUNDED_ONCE = (
     _ATEN.linalg_vector_norm.default,
     _ATEN.logsumexp.default,
     _ATEN.logit.default,
+    _ATEN.logaddexp.default,
+    _ATEN.logaddexp2.default,
+    _ATEN.threshold.default,
+    _ATEN.threshold_backward.default,
+    _ATEN.xlogy.Tensor,
+    _ATEN.xlogy.Scalar_Self,
+    _ATEN.xlogy.Scalar_Other,
+    _ATEN.special_xlog1py.default,
+    _ATEN.special_xlog1py.self_scalar,
+    _ATEN.special_xlog1py.other_scalar,
+    _ATEN.special_entr.default,
+    _ATEN.glu.default,
+    _ATEN.glu_backward.default,
 )
 
 
@@ -55,6 +68,15 @@ def decomposition_table() -> dict[OpOverload, Decomposition]:
     for op, decomposition in get_decompositions([_ATEN.addmv.default]).items():
         assert isinstance(op, OpOverload)
         table[op] = decomposition
+    table |= {
+        _ATEN.elu.default: _elu,
+        _ATEN.mul.Tensor: integers.multiplied,
+        _ATEN.mul.Scalar: integers.multiplied,
+        _ATEN.pow.Tensor_Scalar: integers.power,
+        _ATEN.pow.Tensor_Tensor: integers.power,
+        _ATEN.pow.Scalar: integers.power,
+        _ATEN.mean.dim: integers.mean,
+    }
     for op in _ROUNDED_ONCE:
         table[op] = _rounded_once(op, table.get(op))
     for packet in (_ATEN.gt, _ATEN.ge, _ATEN.lt, _ATEN.le, _ATEN.eq, _ATEN.ne):
@@ -76,6 +98,10 @@ def decomposition_table() -> dict[OpOverload, Decomposition]:
         _ATEN.min.dim: extrema.min_dim,
         _ATEN.argmax.default: extrema.argmax,
         _ATEN.argmin.default: extrema.argmin,
+        _ATEN.max.default: integers.maximum,
+        _ATEN.min.default: integers.minimum,
+        _ATEN.bitwise_xor.Scalar: integers.bitwise_xor,
+        _ATEN.bitwise_or.Scalar: integers.bitwise_or,
         _ATEN.clamp.default: _clamp,
         _ATEN.clamp.Tensor: _clamp_tensor,
         _ATEN.hardtanh.default: _hardtanh,
@@ -118,6 +144,8 @@ def _compared_with_scalar(op: OpOverload) -> Decomposition:
 
 def _clamp(tensor: torch.Tensor, low: Any = None, high: Any = None) -> Any:
     # torch-mlir's form turns NaN into a bound.
+    if any(isinstance(bound, float) for bound in (low, high)) and not tensor.is_floating_point():
+        tensor = tensor.to(torch.get_default_dtype())
     if not tensor.is_floating_point():
         return NotImplemented
     if any(isinstance(bound, float) and math.isnan(bound) for bound in (low, high)):
@@ -172,6 +200,12 @@ def _isfinite(tensor: torch.Tensor) -> Any:
 def _negative(tensor: torch.Tensor) -> Any:
     # torch-mlir negates integers by way of float32.
     return NotImplemented if tensor.is_floating_point() else tensor * -1
+
+
+def _elu(tensor: torch.Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> torch.Tensor:
+    # torch-mlir takes 1 from the exponential, which leaves nothing of a small number.
+    low = torch.expm1(tensor * input_scale) * (alpha * scale)
+    return torch.where(tensor < 0, low, tensor * scale)
 
 
 def _leaky_relu(tensor: torch.Tensor, slope: float = 0.01) -> Any:
@@ -261,6 +295,13 @@ def circular_pad(tensor: torch.Tensor, pad: Sequence[int]) -> torch.Tensor:
         parts += [inner, *([inner.narrow(axis, 0, after)] if after > 0 else [])]
         tensor = torch.cat(parts, axis)
     return tensor
+
+
+def shrunk(function: Decomposition, input: torch.Tensor, lambd: float = 0.5) -> torch.Tensor:
+    """``softshrink`` or ``hardshrink``, rounded once; PyTorch decomposes them before it asks for decompositions."""
+    wide = input.float() if input.dtype in LOW_PRECISION else input
+    result: torch.Tensor = function(wide, lambd)
+    return result.to(input.dtype)
 
 
 def _roll(tensor: torch.Tensor, shifts: list[int], dims: list[int] | None = None) -> Any:

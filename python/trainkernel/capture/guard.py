@@ -14,7 +14,7 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from trainkernel.capture.decompositions import circular_pad
+from trainkernel.capture.decompositions import circular_pad, shrunk
 from trainkernel.capture.gradients import note_gradients
 from trainkernel.capture.host_values import CallLog
 from trainkernel.capture.indexing import one_hot
@@ -72,8 +72,9 @@ class StepGuard(TorchFunctionMode):
     """Sees every PyTorch call of the step, with the user's frame on the stack.
 
     It refuses closed-over tensors (they would be frozen into the kernel), lets tiny ones through as copies (so that
-    nothing can change the user's own), refuses autocast and changes that functionalization loses, replaces
-    ``one_hot``, which otherwise asks for the values of its argument, and notes the gradients that are taken.
+    nothing can change the user's own), refuses autocast and changes that functionalization loses, replaces what the
+    table of decompositions cannot (``one_hot``, circular padding, ``softshrink``, ``hardshrink``), and notes the
+    gradients that are taken.
 
     Args:
         boundary: the code object of the function that calls the step.
@@ -110,6 +111,8 @@ class StepGuard(TorchFunctionMode):
             )
         if func is F.one_hot:
             return one_hot(*args, **kwargs)
+        if func in (F.softshrink, torch.hardshrink, torch.Tensor.hardshrink):
+            return shrunk(func, *args, **kwargs)
         if func is F.pad and "circular" in (*args[2:3], kwargs.get("mode")):
             return circular_pad(args[0], args[1] if len(args) > 1 else kwargs["pad"])
         if name not in _METADATA_QUERIES and not (name == "__get__" and _property(func) not in _VALUE_PROPERTIES):

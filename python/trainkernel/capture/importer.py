@@ -46,6 +46,7 @@ _HINTS = {
     "prod": _BY_LOGARITHMS,
     "cumprod": "multiply the slices one after another in a Python loop, which is unrolled",
     **dict.fromkeys(("topk", "sort", "argsort", "median", "nanmedian", "quantile", "kthvalue", "mode"), _BY_MAXIMA),
+    "pow": "an integer to the power of a tensor: convert it with .to(torch.float32)",
 }
 
 
@@ -82,16 +83,25 @@ def torch_dialect_text(graph: torch.fx.Graph, name: str, fallback: SourcePositio
     return str(importer.module.operation.get_asm(enable_debug_info=True))
 
 
-def unsupported_operator(name: str, position: SourcePosition | None) -> CaptureError:
-    """The error for an operator that does not lower to linalg, named as the user called it where that is known."""
+def unsupported_operator(name: str, position: SourcePosition | None, node: torch.fx.Node | None = None) -> CaptureError:
+    """The error for an operator that does not lower to linalg, named as the user called it where that is known.
+
+    Args:
+        name: of the operator.
+        position: the user's line and call.
+        node: the operation, where it is known.
+    """
     call = position.call if position else None
     operator = name.split(".")[1] if "." in name else name
     # An operator mostly has the name of the call that makes it.
     is_same = call is None or call.removesuffix("()").strip("_") in name
     written = operator if call is None else call.removesuffix("()").split()[-1]
-    hint = _HINTS.get(written, _HINTS.get(operator, _ANY))
+    of, hint = "", _HINTS.get(written, _HINTS.get(operator, _ANY))
+    if narrow := _narrow_integers(node):
+        of = f" of {narrow}"
+        hint = "convert the integers first, with .to(torch.int32)" if hint == _ANY else hint
     return CaptureError(
-        f"{'' if is_same else f'{call} cannot be compiled: '}operator {name} is not supported",
+        f"{'' if is_same else f'{call} cannot be compiled: '}operator {name}{of} is not supported",
         expected="an operator that lowers to loops over whole tensors",
         hint=hint,
         location=position.location() if position else None,
@@ -100,7 +110,15 @@ def unsupported_operator(name: str, position: SourcePosition | None) -> CaptureE
 
 def unsupported_node(node: torch.fx.Node) -> CaptureError:
     """The error for a node of the trace that does not lower to linalg."""
-    return unsupported_operator(str(node.target).removesuffix(".default"), position_of(node))
+    return unsupported_operator(str(node.target).removesuffix(".default"), position_of(node), node)
+
+
+def _narrow_integers(node: torch.fx.Node | None) -> str:
+    """The first of the narrow integer types that an operation takes, by name."""
+    values = [used.meta.get("val") for used in node.all_input_nodes] if node is not None else []
+    dtypes = [value.dtype for value in values if isinstance(value, torch.Tensor)]
+    found = next((dtype for dtype in dtypes if dtype in (torch.int8, torch.int16)), "")
+    return str(found).removeprefix("torch.")
 
 
 class _Locations(ContextCache):  # type: ignore[misc]

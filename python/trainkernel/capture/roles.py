@@ -34,16 +34,36 @@ class StepRoles:
     are. What is declared is taken at its word.
 
     Attributes:
-        loss: path of the scalar loss, or None for a step without one.
+        loss: path of the scalar loss, or None for a step without one, which the empty string says too.
         gradients: maps a subtree of the output to the subtree of the arguments that it is the gradient of; {} for none.
         updates: maps a subtree of the output to the subtree of the arguments that it is the next value of; {} for none.
         constants: subtrees of the arguments that stay the same from step to step.
+
+    Raises:
+        TypeError: a role has another type than these; the message names it.
     """
 
     loss: str | Inferred | None = INFERRED
     gradients: Mapping[str, str] | Inferred = INFERRED
     updates: Mapping[str, str] | Inferred = INFERRED
     constants: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        is_loss = self.loss is None or isinstance(self.loss, str | Inferred)
+        _check_field("loss", self.loss, is_loss, "the path of an output, or None")
+        for name, pairs in (("gradients", self.gradients), ("updates", self.updates)):
+            is_map = isinstance(pairs, Mapping) and all(_is_path(path) for pair in pairs.items() for path in pair)
+            _check_field(
+                name,
+                pairs,
+                is_map or isinstance(pairs, Inferred),
+                "a dict from paths of outputs to paths of arguments, {} for none",
+            )
+        is_list = isinstance(self.constants, Sequence) and not isinstance(self.constants, str)
+        are_paths = is_list and all(map(_is_path, self.constants))
+        _check_field("constants", self.constants, are_paths, "a list of paths of arguments")
+        if self.loss == "":
+            object.__setattr__(self, "loss", None)
 
     @staticmethod
     def parse(
@@ -227,6 +247,15 @@ def _check_parameter(out: Subtree, arg: Subtree, role: str) -> None:
             expected="the gradient of a state argument",
             hint=f"declare which output is the next value of {arg.path}, or declare {out.path} no gradient",
         )
+
+
+def _is_path(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _check_field(name: str, value: object, is_right: bool, expected: str) -> None:
+    if not is_right:
+        raise TypeError(f"StepRoles: {name} is {value!r}, expected {expected}")
 
 
 def _pairs(what: str, texts: Iterable[str]) -> dict[str, str] | Inferred:

@@ -93,9 +93,8 @@ def _named(errors: str, graph: torch.fx.Graph) -> CaptureError | None:
             operator_name = name.group(1) or name.group(2)
             # The text has no calls; the node of the operator at this place does.
             nodes = (node for node in graph.nodes if str(node.target).startswith(operator_name))
-            return unsupported_operator(
-                operator_name, next((p for p in map(position_of, nodes) if p == position), position)
-            )
+            node = next((node for node in nodes if position_of(node) == position), None)
+            return unsupported_operator(operator_name, position_of(node) if node else position, node)
     return None
 
 

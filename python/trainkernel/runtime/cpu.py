@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _ctypes
 import ctypes
 import mmap
 import os
@@ -79,6 +80,8 @@ def _zeros(size: int) -> Any:
 class CpuBackend:
     """One loaded CPU step with its workspace. Launches of one step wait for each other.
 
+    The code is unloaded by :meth:`close`, or when nothing refers to the step any more.
+
     Args:
         artifact: checked, for the CPU.
 
@@ -105,8 +108,12 @@ class CpuBackend:
         # The loader would look into the C library, too.
         if kernel.symbol not in elf.find_symbols(artifact.data, (kernel.symbol,)):
             raise ArtifactError(f"{artifact.path} has no function {kernel.symbol}", hint="compile the step again")
-        self._code: ctypes.CDLL | None = _load_code(artifact)
-        self._function = ctypes.cast(self._code[kernel.symbol], ctypes.c_void_p).value
+        code = _load_code(artifact)
+        self._function = ctypes.cast(code[kernel.symbol], ctypes.c_void_p).value
+        # A launch under way holds this object, so that nothing runs when it is collected. At exit the code stays: other
+        # threads may still be in a launch then, and the process ends anyway.
+        self._unload = weakref.finalize(self, _ctypes.dlclose, code._handle)
+        self._unload.atexit = False
         self._count = len(artifact.manifest.inputs) + len(artifact.manifest.outputs)
         self._params: Any = (ctypes.c_uint64 * (self._count + 1))()
         self._params_address = ctypes.addressof(self._params)
@@ -142,7 +149,7 @@ class CpuBackend:
             DeviceError: the threads cannot be started; nothing was computed then.
         """
         with self._lock:
-            if self._code is None:
+            if not self._unload.alive:
                 raise ArgumentError("the step is closed", expected="a loaded one")
             self._params[0 : self._count] = pointers
             error = self._run(self._function, self._params_address, self.num_workers)
@@ -155,13 +162,10 @@ class CpuBackend:
 
     def close(self) -> None:
         """Unload the code and free the workspace, when the launch under way, if any, is done."""
-        import _ctypes
-
         with self._lock:
-            code, self._code = self._code, None
-            if code is not None:
+            if self._unload.alive:
                 self._workspace = _zeros(1)
-                _ctypes.dlclose(code._handle)
+                self._unload()
 
 
 _backends: weakref.WeakSet[CpuBackend] = weakref.WeakSet()
@@ -169,7 +173,7 @@ _backends: weakref.WeakSet[CpuBackend] = weakref.WeakSet()
 
 def _after_fork() -> None:
     for backend in list(_backends):
-        if backend._code is not None:
+        if backend._unload.alive:
             backend.reset()
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from contextlib import nullcontext
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from trainkernel.errors import ArgumentError
 from trainkernel.manifest import Manifest, TensorSpec
@@ -180,6 +180,12 @@ class LoadedStep:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a loaded step cannot be pickled or copied: it holds loaded code; load its file again, where it is needed, "
+            f"with trainkernel.load({self._path!r})"
+        )
 
     def __repr__(self) -> str:
         manifest = self.manifest

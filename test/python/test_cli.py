@@ -151,7 +151,7 @@ _NO_CODE = ("x.o", "x.xyz", "foo", "x.so.1", "x.SO", "cubin", ".so", "x.mlir")
         (("train.py", "--report-json", "absent/x.json"), "absent does not exist"),
         (("train.py", "-o", "x.so", "--target", "cuda"), "ends in .cubin"),
         *((("train.py", "-o", name), "ends in .cubin, for a GPU, or in .so, for the CPU") for name in _NO_CODE),
-        (("train.py", "-o", "x.o", "--target", "cpu"), "help: use train.so, or - for stdout"),
+        (("train.py", "-o", "x.o", "--target", "cpu"), "help: use x.so, or - for stdout"),
         (("train.py", "-o", "x.cubin", "--target", "cpu"), "ends in .so"),
         (("train.py", "--arch", "sm_70"), "one of sm_80, sm_90a"),
         (("train.py", "-o", "x.so", "--arch", "sm_90a"), "--target cuda"),

@@ -18,6 +18,7 @@ from torch.func import grad_and_value
 from role_steps import randn
 from trainkernel.capture import RolesError, StepRoles, capture
 from trainkernel.cli.compile import main
+from trainkernel.errors import CaptureError
 
 
 def params() -> dict[str, Any]:
@@ -148,6 +149,20 @@ def test_gradients_are_not_taken_for_those_of_the_moments_of_the_same_structure(
 def test_metrics_of_gradients_and_of_the_state_are_outputs(extra: Any) -> None:
     found = capture(returning(extra), (params(), *batch())).manifest["roles"]
     assert found["gradients"] == {}
+
+
+def test_a_gradient_by_hand_of_another_shape_is_refused_with_how_to_declare_it() -> None:
+    def step(s: Any, x: Any, y: Any) -> Any:
+        e = x @ s["w"] - y
+        g = x.T @ e
+        return (e * e).sum(), {"w": g.sum(0)}, {"w": s["w"] - g}
+
+    args = ({"w": randn(4, 3)}, *batch())
+    with pytest.raises(CaptureError, match=r"the gradient out\[1\]\['w'\] is float32\[3\], expected") as caught:
+        capture(step, args)
+    assert caught.value.hint and "StepRoles(gradients={}), --gradients ''" in caught.value.hint
+    found = capture(step, args, roles=StepRoles(gradients={})).manifest["outputs"]
+    assert [output["role"] for output in found] == ["loss", "output", "new_state"]
 
 
 def test_other_gradients_stay_declared_in_the_advice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -233,10 +233,12 @@ def checked_loss(outputs: Side, path: str) -> Subtree:
 
 def _check_type(actual: TensorType, wanted: TensorType, out: Subtree, arg: Subtree, what: str) -> None:
     if actual != wanted:
+        hint = f"return it with .to(torch.{wanted.dtype})" if actual.shape == wanted.shape else None
+        if what == "gradient":
+            also = "if it is no gradient, declare those that are, or none: StepRoles(gradients={}), --gradients ''"
+            hint = f"{hint}; {also}" if hint else also
         raise CaptureError(
-            f"the {what} {out.path} is {actual}",
-            expected=f"{wanted}, like its argument {arg.path}",
-            hint=f"return it with .to(torch.{wanted.dtype})" if actual.shape == wanted.shape else None,
+            f"the {what} {out.path} is {actual}", expected=f"{wanted}, like its argument {arg.path}", hint=hint
         )
 
 

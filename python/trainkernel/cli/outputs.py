@@ -144,8 +144,7 @@ def _check_suffix(options: Options) -> None:
     raise CompileError(
         f"the output is {options.destination!r}",
         expected="a name that ends in .cubin, for a GPU, or in .so, for the CPU",
-        hint=f"use {Path(options.script).stem}{SUFFIXES[options.kind]}, or - for stdout; "
-        "--until-after writes other stages",
+        hint=f"use {path.with_suffix(SUFFIXES[options.kind])}, or - for stdout; --until-after writes other stages",
     )
 
 

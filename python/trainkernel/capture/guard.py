@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from trainkernel.capture.decompositions import circular_pad, shrunk
+from trainkernel.capture.explain import control_flow_error
 from trainkernel.capture.gradients import note_gradients
 from trainkernel.capture.host_values import CallLog
 from trainkernel.capture.indexing import one_hot
@@ -91,6 +92,8 @@ class StepGuard(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
+        if isinstance(func, torch._ops.HigherOrderOperator):
+            raise control_flow_error(func.name(), self._location())
         if self._calls is not None and name != "__get__":
             self._calls.add(name, map(_value, tree_leaves((args, kwargs))), self._location)
         if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):

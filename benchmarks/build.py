@@ -22,6 +22,8 @@ from trainkernel.capture import capture
 from trainkernel.compiler import compile_step
 from trainkernel.errors import InternalError, TrainKernelError
 
+_ROOT = Path(__file__).resolve().parents[1]
+
 
 @dataclass(frozen=True)
 class BuildOptions:
@@ -53,7 +55,8 @@ def build_case(case: Case, options: BuildOptions) -> dict[str, Any]:
         return entry | {"status": "internal error", "error": f"the compiler is {error}"}
     except TrainKernelError as error:
         status = "internal error" if isinstance(error, InternalError) else "refused"
-        return entry | {"status": status, "error": str(error)}
+        # Results are compared between machines, so that paths are those of the checkout.
+        return entry | {"status": status, "error": str(error).replace(f"{_ROOT}/", "")}
     assert made.data is not None and made.report is not None
     seconds |= made.seconds
     path = options.folder / f"{case.name}.cubin"

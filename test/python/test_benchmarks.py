@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -36,3 +37,9 @@ def test_recorded_ratios_are_those_of_the_recorded_errors(path: Path) -> None:
     for name, record in json.loads(path.read_text())["steps"].items():
         if record.get("gates"):
             assert record["worst_ratio"] == worst_ratio(record["gates"]), name
+
+
+@pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
+def test_recorded_results_name_files_of_the_checkout_only(path: Path) -> None:
+    """Results of several machines are compared; a path of one machine in them tells nobody anything."""
+    assert not re.search(r"[\s\"](/[\w.-]+){2,}\.py", path.read_text())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from compile_support import error_of
@@ -14,15 +12,6 @@ from trainkernel.compiler.targets import resolve_target
 from trainkernel.errors import CompileError, DeviceError
 from trainkernel.manifest import CudaTarget
 from trainkernel.runtime.cpu_features import check_host, host_flags, missing_features
-from trainkernel.runtime.driver import set_driver
-
-
-@pytest.fixture
-def driver() -> Iterator[FakeDriver]:
-    fake = FakeDriver()
-    set_driver(fake)  # type: ignore[arg-type]
-    yield fake
-    set_driver(None)
 
 
 @pytest.mark.parametrize(

@@ -74,27 +74,20 @@ REMAINDERS: dict[str, Callable[..., Any]] = {
     "fmod": torch.fmod,
     "number % tensor": lambda a, b: -17 % b,
 }
-# The divisor is a number.
-BY_FLOATS: dict[str, Callable[..., Any]] = {
-    f"{name} {number}": lambda a, function=function, number=number: function(a, number)
-    for name, function in (
-        ("floor", div("floor")),
-        ("trunc", div("trunc")),
-        ("%", torch.remainder),
-        ("fmod", torch.fmod),
-    )
-    for number in (0.3, -0.7, 3, INF, -INF, 0.0, NAN)
-}
-BY_INTEGERS: dict[str, Callable[..., Any]] = {
-    f"{name} {number}": lambda a, function=function, number=number: function(a, number)
-    for name, function in (
-        ("floor", div("floor")),
-        ("trunc", div("trunc")),
-        ("%", torch.remainder),
-        ("fmod", torch.fmod),
-    )
-    for number in (3, -3, 1, 64)
-}
+
+
+def by_numbers(*numbers: float) -> dict[str, Callable[..., Any]]:
+    """Divisions whose divisor is a number."""
+    functions = (("floor", div("floor")), ("trunc", div("trunc")), ("%", torch.remainder), ("fmod", torch.fmod))
+    return {
+        f"{name} {number}": lambda a, function=function, number=number: function(a, number)
+        for name, function in functions
+        for number in numbers
+    }
+
+
+BY_FLOATS = by_numbers(0.3, -0.7, 3, INF, -INF, 0.0, NAN)
+BY_INTEGERS = by_numbers(3, -3, 1, 64)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])

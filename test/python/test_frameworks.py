@@ -21,7 +21,6 @@ from runtime_support import KERNEL, N, build_pool, build_step, manifest
 from test_runtime_cuda import make_cubin
 from trainkernel.errors import ArgumentError
 from trainkernel.runtime import LoadedStep, frameworks, load
-from trainkernel.runtime.driver import set_driver
 
 # numpy exports no bfloat16 through DLPack: this step has int16 in its place.
 _SPECS = manifest()
@@ -126,14 +125,6 @@ def test_a_jax_array_that_does_not_fit_is_refused(kind: str, path: Path, monkeyp
     for wrong, message in ((np.ones((N, 1), np.float32), "x has shape"), (np.ones((N, N)), "x has dtype float64")):
         with pytest.raises(ArgumentError, match=message):
             load(path)(state, jax.array(wrong), three)
-
-
-@pytest.fixture
-def driver() -> Iterator[FakeDriver]:
-    fake = FakeDriver()
-    set_driver(fake)  # type: ignore[arg-type]
-    yield fake
-    set_driver(None)
 
 
 @pytest.fixture

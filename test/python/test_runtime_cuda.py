@@ -7,7 +7,6 @@ import shutil
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from runtime_support import ROOT, build_step, manifest
 from trainkernel.errors import ArgumentError, ArtifactError, DeviceError
 from trainkernel.manifest import KernelSpec
 from trainkernel.runtime import DeviceArray, LoadedStep, artifact, load
-from trainkernel.runtime.driver import Driver, set_driver
+from trainkernel.runtime.driver import Driver
 
 KERNEL = {
     "symbol": "step",
@@ -82,15 +81,6 @@ def test_a_real_cubin_is_sealed_and_read(tmp_path: Path) -> None:
     for length in range(0, len(whole), 101):
         with pytest.raises(ArtifactError):
             artifact.parse(whole[:length])
-
-
-@pytest.fixture
-def driver() -> Iterator[FakeDriver]:
-    """A fake driver in the place of the real one."""
-    fake = FakeDriver()
-    set_driver(fake)  # type: ignore[arg-type]
-    yield fake
-    set_driver(None)
 
 
 @pytest.fixture

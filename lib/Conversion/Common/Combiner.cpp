@@ -2,6 +2,8 @@
 
 #include "lib/Conversion/Common/Combiner.h"
 
+#include "lib/Conversion/Common/CarriedLoop.h"
+#include "lib/Conversion/Common/IndexMath.h"
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -41,6 +43,27 @@ Value Combiners::combine(OpBuilder &builder, Location loc, unsigned index, Value
   OperationState state(loc, op->getName(), ValueRange{a, b}, TypeRange{a.getType()});
   state.propertiesAttr = op->getPropertiesAsAttribute();
   return builder.create(state)->getResult(0);
+}
+
+FailureOr<SmallVector<Value>>
+Combiners::combineInBlocks(OpBuilder &builder, Location loc, int64_t count, ValueRange totals,
+                           function_ref<FailureOr<SmallVector<Value>>(Value, int64_t)> reduce) const {
+  IndexMath math(builder, loc);
+  int64_t block = accumulationBlock(count), rest = count % block;
+  auto addBlock = [&](Value first, int64_t length, ValueRange carried) -> FailureOr<SmallVector<Value>> {
+    FailureOr<SmallVector<Value>> partials = reduce(first, length);
+    if (failed(partials))
+      return failure();
+    for (auto [index, partial] : llvm::enumerate(*partials))
+      partial = combine(builder, loc, index % size(), carried[index], partial);
+    return partials;
+  };
+  FailureOr<SmallVector<Value>> all =
+      carryThrough(builder, loc, count / block, totals,
+                   [&](Value number, ValueRange carried) { return addBlock(math.mul(number, block), block, carried); });
+  if (failed(all) || rest == 0)
+    return all;
+  return addBlock(math.constant(count - rest), rest, *all);
 }
 
 Value Combiners::combineLanes(OpBuilder &builder, Location loc, unsigned index, Value vector) const {

@@ -99,33 +99,12 @@ private:
       next.push_back({index, isVector ? 1 : 0, isVector ? stepSize : 1});
       return reduce(outputs, lanes, dim + 1, next, carried);
     };
-    return reduceBlocks({first, extent, stepSize}, lanes, accumulators, reduceAt);
-  }
-
-  struct Extent {
-    int64_t first, end, step;
-  };
-
-  // Sums of sums: the rounding error grows with the length of a chain of additions.
-  FailureOr<SmallVector<Value>> reduceBlocks(Extent all, int64_t lanes, ValueRange accumulators, CarriedBody body) {
-    int64_t count = llvm::divideCeil(all.end - all.first, all.step), block = accumulationBlock(count);
-    auto addBlock = [&](Value number, int64_t length, ValueRange carried) -> FailureOr<SmallVector<Value>> {
-      Value start = math.add(math.mul(number, block * all.step), all.first);
-      CarriedRange range{start, math.add(start, length * all.step), all.step};
-      FailureOr<SmallVector<Value>> sums =
-          carryThrough(builder, loc, range, combiners.initial(builder, loc, lanes), body);
-      if (failed(sums))
-        return failure();
-      for (auto [index, sum] : llvm::enumerate(*sums))
-        sum = combiners.combine(builder, loc, index, carried[index], sum);
-      return sums;
-    };
-    FailureOr<SmallVector<Value>> totals =
-        carryThrough(builder, loc, count / block, accumulators,
-                     [&](Value number, ValueRange carried) { return addBlock(number, block, carried); });
-    if (failed(totals) || count % block == 0)
-      return totals;
-    return addBlock(math.constant(count / block), count % block, *totals);
+    int64_t count = llvm::divideCeil(extent - first, stepSize);
+    return combiners.combineInBlocks(builder, loc, count, accumulators, [&](Value term, int64_t length) {
+      Value start = math.add(math.mul(term, stepSize), first);
+      return carryThrough(builder, loc, {start, math.add(start, length * stepSize), stepSize},
+                          combiners.initial(builder, loc, lanes), reduceAt);
+    });
   }
 
   FailureOr<SmallVector<Value>> step(ArrayRef<LaneIndex> outputs, int64_t lanes, ArrayRef<LaneIndex> reduced,

@@ -28,6 +28,7 @@ public:
 
 private:
   void splitThreads();
+  SmallVector<Value> initialSets();
   FailureOr<SmallVector<Value>> reduceRounds(ArrayRef<LaneIndex> outputs, Value first, int64_t count);
   FailureOr<SmallVector<Value>> reduceAllRounds(ArrayRef<LaneIndex> outputs, int64_t rounds);
   FailureOr<SmallVector<Value>> reduceOwnPart(ArrayRef<LaneIndex> outputs);
@@ -107,13 +108,17 @@ FailureOr<SmallVector<Value>> ReductionEmitter::accumulate(ArrayRef<LaneIndex> o
   return next;
 }
 
-// Runs over `count` rounds from round `first` on; in each the parts take an item for each set of accumulators. Returns
-// the partial results of the sets.
-FailureOr<SmallVector<Value>> ReductionEmitter::reduceRounds(ArrayRef<LaneIndex> outputs, Value first, int64_t count) {
+SmallVector<Value> ReductionEmitter::initialSets() {
   SmallVector<Value> initial;
   for (int64_t set = 0; set < sets; ++set)
     llvm::append_range(initial, combiners.initial(builder, loc, lanes));
-  return carryThrough(builder, loc, count, initial,
+  return initial;
+}
+
+// Runs over `count` rounds from round `first` on; in each the parts take an item for each set of accumulators. Returns
+// the partial results of the sets.
+FailureOr<SmallVector<Value>> ReductionEmitter::reduceRounds(ArrayRef<LaneIndex> outputs, Value first, int64_t count) {
+  return carryThrough(builder, loc, count, initialSets(),
                       [&](Value round, ValueRange carried) -> FailureOr<SmallVector<Value>> {
                         Value start = math.add(math.mul(math.add(first, round), parts * sets), part);
                         SmallVector<Value> next;
@@ -130,26 +135,10 @@ FailureOr<SmallVector<Value>> ReductionEmitter::reduceRounds(ArrayRef<LaneIndex>
 
 // Sums of sums: the rounding error grows with the length of a chain of additions.
 FailureOr<SmallVector<Value>> ReductionEmitter::reduceAllRounds(ArrayRef<LaneIndex> outputs, int64_t rounds) {
-  int64_t block = accumulationBlock(rounds), rest = rounds % block;
-  if (rounds == block)
+  if (accumulationBlock(rounds) == rounds)
     return reduceRounds(outputs, math.constant(0), rounds);
-  auto addBlock = [&](Value first, int64_t count, ValueRange carried) -> FailureOr<SmallVector<Value>> {
-    FailureOr<SmallVector<Value>> sums = reduceRounds(outputs, first, count);
-    if (failed(sums))
-      return failure();
-    for (auto [index, sum] : llvm::enumerate(*sums))
-      sum = combiners.combine(builder, loc, index % combiners.size(), carried[index], sum);
-    return sums;
-  };
-  SmallVector<Value> initial;
-  for (int64_t set = 0; set < sets; ++set)
-    llvm::append_range(initial, combiners.initial(builder, loc, lanes));
-  FailureOr<SmallVector<Value>> totals =
-      carryThrough(builder, loc, rounds / block, initial,
-                   [&](Value number, ValueRange carried) { return addBlock(math.mul(number, block), block, carried); });
-  if (failed(totals) || rest == 0)
-    return totals;
-  return addBlock(math.constant(rounds - rest), rest, *totals);
+  return combiners.combineInBlocks(builder, loc, rounds, initialSets(),
+                                   [&](Value first, int64_t count) { return reduceRounds(outputs, first, count); });
 }
 
 FailureOr<SmallVector<Value>> ReductionEmitter::reduceOwnPart(ArrayRef<LaneIndex> outputs) {

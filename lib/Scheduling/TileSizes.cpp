@@ -24,35 +24,62 @@ int64_t trainkernel::countTiles(const ContractionShape &shape, const Contraction
 // Of all threads of an SM together.
 static constexpr double instructionsPerCycle = 128;
 
-static ThreadLayout layoutOf(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target) {
-  return shape.onMatrixUnits ? chooseWarpLayout(tile.m, tile.n, tile.k, target.threads / 32)
-                             : chooseThreadLayout(tile.m, tile.n, tile.k, target.threads);
+static int64_t chunksOf(const ContractionShape &shape, const ContractionTile &tile) {
+  return divideCeil(shape.k, tile.k);
 }
 
-// Chunks of k follow each other: load, multiply.
+static int64_t stagedBytes(const ContractionShape &shape) { return shape.onMatrixUnits ? 2 : 4; }
+
+static ThreadLayout layoutOf(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target) {
+  int64_t chunks = chunksOf(shape, tile);
+  return shape.onMatrixUnits ? chooseWarpLayout(tile.m, tile.n, tile.k, chunks, target.threads / 32)
+                             : chooseThreadLayout(tile.m, tile.n, tile.k, chunks, target.threads);
+}
+
+// Vectors of 16 bytes that each thread loads for a chunk.
+static int64_t vectorsPerThread(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target) {
+  return divideCeil(tile.m * tile.k * shape.aBytes / 16, target.threads) +
+         divideCeil(tile.n * tile.k * shape.bBytes / 16, target.threads);
+}
+
+static bool isPipelined(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target) {
+  return chunksOf(shape, tile) > 1 && vectorsPerThread(shape, tile, target) <= maxVectorsInFlight;
+}
+
+// Loads and products of all chunks, from the first load to the last product.
+static double predictChunks(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target,
+                            double perByte, double multiply) {
+  int64_t chunks = chunksOf(shape, tile);
+  double transfer = (double(tile.m) * shape.aBytes + double(tile.n) * shape.bBytes) * tile.k * perByte;
+  if (!isPipelined(shape, tile, target)) {
+    int64_t batches = divideCeil(vectorsPerThread(shape, tile, target), maxVectorsInFlight);
+    return chunks * (batches * target.loadLatency + transfer + multiply + 2 * target.ctaBarrier);
+  }
+  // One chunk is on its way at any time, so none takes less than the latency.
+  double steady = std::max({transfer, target.loadLatency, multiply + 2 * target.ctaBarrier});
+  return target.loadLatency + transfer + (chunks - 1) * steady + multiply + 2 * target.ctaBarrier;
+}
+
 double trainkernel::predictTileTime(const ContractionShape &shape, const ContractionTile &tile,
                                     const TargetFacts &target, int64_t busy) {
   double perByte = std::max(target.timePerByte, busy * target.timePerByteOfAll);
-  double operands = (double(tile.m) * shape.aBytes + double(tile.n) * shape.bBytes) * shape.k;
-  double results = double(tile.m) * tile.n * shape.resultBytes;
-  double transfer = (operands + results) * perByte;
-  int64_t chunks = divideCeil(shape.k, tile.k);
-  if (target.kind == TargetKind::Cpu)
-    return target.loadLatency + chunks * target.loadLatency + transfer +
+  double results = double(tile.m) * tile.n * shape.resultBytes * perByte;
+  if (target.kind == TargetKind::Cpu) {
+    double operands = (double(tile.m) * shape.aBytes + double(tile.n) * shape.bBytes) * shape.k * perByte;
+    return target.loadLatency + chunksOf(shape, tile) * target.loadLatency + operands + results +
            double(tile.m) * tile.n * shape.k / target.multiplyRate;
-  int64_t vectors = (tile.m + tile.n) * tile.k * (shape.onMatrixUnits ? 2 : 4) / 16;
-  int64_t batches = divideCeil(vectors, maxVectorsInFlight * target.threads);
-  double multiply = layoutOf(shape, tile, target).cycles / target.clock;
+  }
+  ThreadLayout layout = layoutOf(shape, tile, target);
   double epilogue = double(tile.m) * tile.n * shape.resultWork / instructionsPerCycle / target.clock;
-  return chunks * (batches * target.loadLatency + multiply + 2 * target.ctaBarrier) + transfer + epilogue +
-         target.loadLatency / 2;
+  return predictChunks(shape, tile, target, perByte, layout.passCycles / target.clock) +
+         layout.resultCycles / target.clock + results + epilogue + target.loadLatency / 2;
 }
 
 static int64_t sharedBytes(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target) {
-  int64_t bytes = shape.onMatrixUnits ? 2 : 4, padding = 16;
+  int64_t bytes = stagedBytes(shape), padding = 16;
   int64_t groups = layoutOf(shape, tile, target).groups;
-  return (tile.m + tile.n) * (tile.k * bytes + padding) + tile.k * 2 * padding +
-         (groups == 1 ? 0 : groups * tile.m * (tile.n + 8) * 4);
+  int64_t stage = (tile.m + tile.n) * (tile.k * bytes + padding) + tile.k * 2 * padding;
+  return stage * (isPipelined(shape, tile, target) ? 2 : 1) + (groups == 1 ? 0 : groups * tile.m * (tile.n + 8) * 4);
 }
 
 ContractionTile trainkernel::chooseContractionTile(const ContractionShape &shape, const TargetFacts &target,

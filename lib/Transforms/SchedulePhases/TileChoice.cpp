@@ -2,6 +2,7 @@
 
 #include "lib/Transforms/SchedulePhases/TileChoice.h"
 
+#include "lib/Analysis/Sources.h"
 #include "lib/Analysis/TileGeometry.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -19,39 +20,10 @@ static int64_t bytesOf(ValueRange values) {
   return bytes;
 }
 
-static int64_t bytesPerElement(Value value) {
-  return std::max<int64_t>(1, getElementTypeOrSelf(value.getType()).getIntOrFloatBitWidth() / 8);
-}
-
-// The region arguments behind a value that are at least about as large as it.
-static void collectSources(Value value, int64_t elements, llvm::SmallSetVector<Value, 4> &sources) {
-  auto type = dyn_cast<RankedTensorType>(value.getType());
-  if (!type || type.getNumElements() * 2 <= elements)
-    return;
-  if (Operation *op = value.getDefiningOp())
-    for (Value operand : op->getOperands())
-      collectSources(operand, elements, sources);
-  else
-    sources.insert(value);
-}
-
-static llvm::SmallSetVector<Value, 4> sourcesOf(Value value) {
-  llvm::SmallSetVector<Value, 4> sources;
-  collectSources(value, cast<RankedTensorType>(value.getType()).getNumElements(), sources);
-  return sources;
-}
-
-static int64_t bytesPerElement(const llvm::SmallSetVector<Value, 4> &values) {
-  int64_t bytes = 0;
-  for (Value value : values)
-    bytes += bytesPerElement(value);
-  return bytes;
-}
-
 // What the epilogue of a contraction reads and writes for each result.
-static int64_t epilogueBytes(FusedRegion &region, const llvm::SmallSetVector<Value, 4> &operands) {
+static int64_t epilogueBytes(FusedRegion &region, const Sources &operands) {
   int64_t bytes = 0;
-  llvm::SmallSetVector<Value, 4> sources;
+  Sources sources;
   for (Value yielded : region.yielded) {
     bytes += bytesPerElement(yielded);
     sources.insert_range(sourcesOf(yielded));
@@ -93,7 +65,7 @@ static ContractionShape contractionShape(FusedRegion &region) {
   shape.n = ranges[loops.n.back()];
   shape.k = extent(loops.k);
   auto [a, b] = operandsOf(region.reduction, loops.m.back());
-  llvm::SmallSetVector<Value, 4> aSources = sourcesOf(a->get()), bSources = sourcesOf(b->get());
+  Sources aSources = sourcesOf(a->get()), bSources = sourcesOf(b->get());
   shape.aBytes = bytesPerElement(aSources);
   shape.bBytes = bytesPerElement(bSources);
   aSources.insert_range(bSources);

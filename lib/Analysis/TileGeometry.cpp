@@ -109,16 +109,15 @@ ContractionPlan::ContractionPlan(const TileGeometry &geometry, int64_t threads) 
     Type element = onMatrixUnit ? aType : Type(Float32Type::get(op.getContext()));
     // 16 bytes more per row put the rows that a warp reads together into different banks.
     int64_t padding = 128 / element.getIntOrFloatBitWidth();
-    SharedTile tile{outer,   inner,     tileSizes[outer], tileSizes[inner], tileSizes[inner] + padding,
-                    element, byteOffset};
+    SharedTile tile{outer, inner, tileSizes[outer], tileSizes[inner], tileSizes[inner] + padding, element, byteOffset};
     // Global memory is read along the loop that is contiguous there, whatever the order in shared memory.
     tile.readLoop = contiguousLoop(op, operand);
     if (tile.readLoop != inner && tile.readLoop != outer)
       tile.readLoop = inner;
     tile.otherLoop = tile.readLoop == inner ? outer : inner;
     // 16 bytes of memory a lane: more in two loads would leave gaps between the lanes of each.
-    tile.lanes = commonPowerOfTwo(16 / widestSourceBytes(operand->get()),
-                                  {extents[tile.readLoop], tileSizes[tile.readLoop]});
+    tile.lanes =
+        commonPowerOfTwo(16 / widestSourceBytes(operand->get()), {extents[tile.readLoop], tileSizes[tile.readLoop]});
     tile.vectorsPerItem =
         llvm::divideCeil(std::max<int64_t>(1, bytesPerElement(sourcesOf(operand->get()))) * tile.lanes, 16);
     return tile;

@@ -9,8 +9,6 @@
 
 using namespace trainkernel;
 
-// Shared memory moves 128 bytes a cycle, to and from all warps of an SM together.
-static constexpr double sharedBytesPerCycle = 128;
 // A barrier of the CTA and a round trip to shared memory.
 static constexpr double meetingCycles = 90;
 static constexpr int64_t schedulers = 4;
@@ -34,7 +32,9 @@ static double warpCycles(int64_t m, int64_t n, int64_t k, const ThreadLayout &la
   double warpsPerScheduler = llvm::divideCeil(layout.used(), schedulers);
   double multiply = std::max(stepLatency, stepIssue * warpsPerScheduler * rowBlocks * columnBlocks);
   double fragments = (rowBlocks * 16 + columnBlocks * 8) * 16 * 2 * layout.used() / sharedBytesPerCycle;
-  return 40 + steps * std::max(multiply, fragments);
+  // With one warp per scheduler nothing runs while its fragments are read.
+  constexpr double fragmentLatency = 40;
+  return 40 + steps * (std::max(multiply, fragments) + fragmentLatency / warpsPerScheduler);
 }
 
 static double threadCycles(int64_t m, int64_t n, int64_t k, const ThreadLayout &layout) {

@@ -50,13 +50,17 @@ static bool isPipelined(const ContractionShape &shape, const ContractionTile &ti
 static double predictChunks(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target,
                             double perByte, double multiply) {
   int64_t chunks = chunksOf(shape, tile);
-  double transfer = (double(tile.m) * shape.aBytes + double(tile.n) * shape.bBytes) * tile.k * perByte;
+  double loaded = (double(tile.m) * shape.aBytes + double(tile.n) * shape.bBytes) * tile.k;
+  double transfer = loaded * perByte;
+  // What comes in also passes through the path to shared memory, which fragments are read by.
+  double passing = (loaded + double(tile.m + tile.n) * tile.k * stagedBytes(shape)) / sharedBytesPerCycle;
+  double working = passing / target.clock + multiply + 2 * target.ctaBarrier;
   if (!isPipelined(shape, tile, target)) {
     int64_t batches = divideCeil(vectorsPerThread(shape, tile, target), maxVectorsInFlight);
     return chunks * (batches * target.loadLatency + transfer + multiply + 2 * target.ctaBarrier);
   }
   // One chunk is on its way at any time, so none takes less than the latency.
-  double steady = std::max({transfer, target.loadLatency, multiply + 2 * target.ctaBarrier});
+  double steady = std::max({transfer, target.loadLatency, working});
   return target.loadLatency + transfer + (chunks - 1) * steady + multiply + 2 * target.ctaBarrier;
 }
 
@@ -101,9 +105,6 @@ ContractionTile trainkernel::chooseContractionTile(const ContractionShape &shape
   for (int64_t m : rows)
     for (int64_t n : columns)
       for (int64_t k : depths) {
-        // Larger tiles spill, and nothing hides the time that a chunk takes to come in.
-        if (!isCpu && m * n > 64 * 128)
-          continue;
         ContractionTile tile{m, n, k};
         int64_t tiles = countTiles(shape, tile), busy = std::min(tiles, processors);
         double time = divideCeil(tiles, processors) * predictTileTime(shape, tile, target, busy);

@@ -116,6 +116,24 @@ ContractionTile trainkernel::chooseContractionTile(const ContractionShape &shape
   return best;
 }
 
+std::optional<ContractionTile> trainkernel::chooseWholeRowTile(const ContractionShape &shape, int64_t rows,
+                                                               const TargetFacts &target) {
+  std::optional<ContractionTile> best;
+  double bestTime = std::numeric_limits<double>::infinity();
+  int64_t columns = llvm::alignTo(shape.n, 16);
+  if (rows % 16 != 0 || rows * columns > 64 * 128)
+    return std::nullopt;
+  for (int64_t depth = shape.onMatrixUnits ? 64 : 32; depth <= 512; depth *= 2) {
+    ContractionTile tile{rows, columns, std::min<int64_t>(depth, llvm::alignTo(shape.k, 16))};
+    double time = predictTileTime(shape, tile, target, countTiles(shape, tile));
+    if (time < bestTime && sharedBytes(shape, tile, target) <= target.sharedBytes) {
+      bestTime = time;
+      best = tile;
+    }
+  }
+  return best;
+}
+
 Sizes trainkernel::chooseElementTile(llvm::ArrayRef<int64_t> shape, int64_t elements) {
   Sizes sizes(shape.size(), 1);
   for (size_t i = shape.size(); i-- > 0;) {

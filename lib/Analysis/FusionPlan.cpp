@@ -15,6 +15,10 @@ using linalg::GenericOp;
 // The most scalar work that is done again instead of being kept: about what a load from L2 costs a warp.
 static constexpr int64_t maxLazyCost = 24;
 
+// The most that is done again for each tile of a product that reads it: a product of n columns reads an element of its
+// left operand once for each of its tiles along n. About the work of the conversions and masks that come for free.
+static constexpr int64_t maxOperandCost = 8;
+
 static int64_t bodyCost(GenericOp op) {
   int64_t cost = 0;
   for (Operation &inner : op.getRegion().front().without_terminator()) {
@@ -33,6 +37,8 @@ FusionPlan::FusionPlan(StepOp step) {
     place(op);
   for (unsigned group = 0; group < groups.size(); ++group)
     demoteRecomputable(group);
+  for (unsigned group = 0, e = groups.size(); group < e; ++group)
+    keepCostlyOperands(cast<GenericOp>(groups[group].ops.front()));
   // What was demoted brings its own operands to its readers.
   for (unsigned group = 0; group < groups.size(); ++group) {
     llvm::SetVector<unsigned> reads;
@@ -65,6 +71,42 @@ void FusionPlan::demoteRecomputable(unsigned group) {
     llvm::erase(groups[group].ops, op);
     groupOfOp.erase(op);
     recordLazy(generic);
+  }
+}
+
+// The ops that an operand's elements come from, past views and ops that only move elements.
+static void collectComputed(Value value, llvm::SetVector<Operation *> &into) {
+  Operation *op = value.getDefiningOp();
+  if (!op)
+    return;
+  auto generic = dyn_cast<GenericOp>(op);
+  if (generic && bodyCost(generic) > 0) {
+    into.insert(op);
+    return;
+  }
+  for (Value operand : op->getOperands())
+    collectComputed(operand, into);
+}
+
+// What a product reads and what is costly to compute is kept, where it is computed from other groups' values anyway: a
+// product that reads arguments alone would have to wait for it.
+void FusionPlan::keepCostlyOperands(GenericOp op) {
+  if (!linalg::isaContractionOpInterface(cast<linalg::LinalgOp>(op.getOperation())))
+    return;
+  llvm::SetVector<Operation *> computed;
+  for (Value operand : op.getDpsInputs())
+    collectComputed(operand, computed);
+  for (Operation *source : computed) {
+    auto lazy = costOfLazy.find(source);
+    if (lazy == costOfLazy.end() || lazy->second <= maxOperandCost)
+      continue;
+    llvm::SetVector<unsigned> reads;
+    for (Value operand : source->getOperands())
+      collectGroups(operand, reads);
+    if (reads.empty())
+      continue;
+    costOfLazy.erase(lazy);
+    addGroup(cast<GenericOp>(source), reads);
   }
 }
 

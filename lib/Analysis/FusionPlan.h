@@ -4,7 +4,8 @@
 // group of its own. A pointwise op is one of three things:
 //
 //   - a member of the epilogue of the one group whose tiles it can be computed on,
-//   - lazy: computed again inside every group that reads it, as part of that group's prologue,
+//   - lazy: computed again inside every group that reads it, as part of that group's prologue; not where that is
+//     costly and a product would do it for each of its tiles,
 //   - the root of a group of its own.
 //
 // Lazy ops never reach memory, and neither do epilogue values that only their own group reads.
@@ -46,6 +47,7 @@ private:
   void collectGroups(Value value, llvm::SetVector<unsigned> &into) const;
   bool dependsOn(unsigned group, unsigned other) const;
   void demoteRecomputable(unsigned group);
+  void keepCostlyOperands(linalg::GenericOp op);
   void recordLazy(linalg::GenericOp op);
   int64_t costIfLazy(linalg::GenericOp op) const;
   int64_t lazyCost(Value value) const;

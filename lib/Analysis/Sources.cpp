@@ -43,3 +43,16 @@ int64_t mlir::megakernel::widestSourceBytes(Value value) {
     widest = std::max(widest, bytesPerElement(source));
   return widest == 0 ? bytesPerElement(value) : widest;
 }
+
+int64_t mlir::megakernel::epilogueBytes(FusedRegion &region) {
+  int64_t bytes = 0;
+  Sources sources;
+  for (Value yielded : region.yielded) {
+    bytes += bytesPerElement(yielded);
+    sources.insert_range(sourcesOf(yielded));
+  }
+  for (Value operand : region.reduction.getDpsInputs())
+    for (Value source : sourcesOf(operand))
+      sources.remove(source);
+  return bytes + bytesPerElement(sources);
+}

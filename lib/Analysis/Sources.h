@@ -3,7 +3,7 @@
 #ifndef TRAINKERNEL_LIB_ANALYSIS_SOURCES_H
 #define TRAINKERNEL_LIB_ANALYSIS_SOURCES_H
 
-#include "mlir/IR/Value.h"
+#include "dialects/Megakernel/FusedRegion.h"
 #include "llvm/ADT/SetVector.h"
 
 namespace mlir::megakernel {
@@ -20,6 +20,9 @@ int64_t bytesPerElement(const Sources &sources);
 
 /// Bytes of the widest element among the sources, or of the value's own where it has none.
 int64_t widestSourceBytes(Value value);
+
+/// What the epilogue of a contraction reads and writes for each result, beside what its operands bring in.
+int64_t epilogueBytes(FusedRegion &region);
 
 } // namespace mlir::megakernel
 

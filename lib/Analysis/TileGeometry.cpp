@@ -100,6 +100,7 @@ ContractionGeometry::ContractionGeometry(const TileGeometry &geometry) : op(geom
 }
 
 ContractionPlan::ContractionPlan(const TileGeometry &geometry, int64_t threads) : ContractionGeometry(geometry) {
+  FusedRegion region = geometry.region;
   Type aType = getElementTypeOrSelf(aOperand->get().getType()), bType = getElementTypeOrSelf(bOperand->get().getType());
   onMatrixUnit = aType == bType && (aType.isBF16() || aType.isF16());
   auto place = [&](OpOperand *operand, unsigned loop, int64_t byteOffset) {
@@ -127,10 +128,9 @@ ContractionPlan::ContractionPlan(const TileGeometry &geometry, int64_t threads) 
   stageBytes = llvm::alignTo(b.byteOffset + b.bytes(), 16);
   isPipelined =
       numChunks > 1 && a.vectorsPerThread(threads) + b.vectorsPerThread(threads) <= trainkernel::maxVectorsInFlight;
-  partialsOffset = stageBytes * (isPipelined ? 2 : 1);
-  int64_t m = sizeOf(mLoop), n = sizeOf(nLoop), k = sizeOf(kLoop);
-  layout = onMatrixUnit ? trainkernel::chooseWarpLayout(m, n, k, numChunks, threads / 32)
-                        : trainkernel::chooseThreadLayout(m, n, k, numChunks, threads);
+  trainkernel::TileWork work{sizeOf(mLoop), sizeOf(nLoop), sizeOf(kLoop), numChunks, epilogueBytes(region)};
+  layout =
+      onMatrixUnit ? trainkernel::chooseWarpLayout(work, threads / 32) : trainkernel::chooseThreadLayout(work, threads);
 }
 
 int64_t mlir::megakernel::sharedBytesOf(const TileGeometry &geometry, int64_t threads) {

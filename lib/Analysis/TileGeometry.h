@@ -87,20 +87,24 @@ struct SharedTile {
 struct ContractionPlan : ContractionGeometry {
   ContractionPlan(const TileGeometry &geometry, int64_t threads);
 
-  int64_t sharedBytes() const { return partialsOffset + layout.groups * partialsBytes(); }
+  int64_t sharedBytes() const {
+    return std::max<int64_t>(stageBytes * (isPipelined ? 2 : 1), llvm::alignTo(layout.groups * partialsBytes(), 16));
+  }
   /// True where a chunk of k is multiplied while the next one comes in: both operands have two tiles in shared memory,
   /// `stageBytes` apart, and what is on its way stands in registers.
   bool isPipelined;
   int64_t stageBytes;
-  /// Bytes of one group's partial sums in shared memory; none where there is only one group.
-  int64_t partialsBytes() const { return layout.groups == 1 ? 0 : sizeOf(mLoop) * partialsPitch() * 4; }
+  /// Bytes of one group's sums in shared memory, where they take the place of the operands; none where sums do not
+  /// meet.
+  int64_t partialsBytes() const { return layout.meets ? sizeOf(mLoop) * partialsPitch() * 4 : 0; }
   /// Elements from row to row; the padding puts the rows that a warp writes together into different banks.
   int64_t partialsPitch() const { return sizeOf(nLoop) + 8; }
 
   bool onMatrixUnit;
   trainkernel::ThreadLayout layout;
   SharedTile a, b;
-  int64_t partialsOffset;
+  /// Where the tile op's shared memory starts.
+  int64_t partialsOffset = 0;
 };
 
 /// Shared memory that a tile op needs on a GPU, in bytes.

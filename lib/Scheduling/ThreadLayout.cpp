@@ -14,14 +14,16 @@ static constexpr double meetingCycles = 90;
 static constexpr int64_t schedulers = 4;
 
 // Each group writes its sums and all of them are read once more.
-static double meetingTime(int64_t m, int64_t n, int64_t groups) {
-  return groups == 1 ? 0 : meetingCycles + 2.0 * m * n * 4 * groups / sharedBytesPerCycle;
+static double meetingTime(const TileWork &tile, int64_t groups) {
+  return meetingCycles + 2.0 * tile.m * tile.n * 4 * groups / sharedBytesPerCycle;
 }
 
-// What a thread does with each of its results: side operands, arithmetic, the store. Only groups share them out.
-static double resultTime(int64_t m, int64_t n, int64_t threads) {
+// What threads do with their results: side operands, arithmetic, the store. An instruction for a warp touches as many
+// lines of memory as it takes cycles: `linesPerResult` for each array of four bytes per result.
+static double resultTime(const TileWork &tile, int64_t threads, double linesPerResult) {
   constexpr double resultCycles = 6;
-  return resultCycles * llvm::divideCeil(m * n, threads);
+  double results = double(tile.m) * tile.n;
+  return resultCycles * llvm::divideCeil(tile.m * tile.n, threads) + results * tile.resultBytes / 4 * linesPerResult;
 }
 
 static double warpCycles(int64_t m, int64_t n, int64_t k, const ThreadLayout &layout) {
@@ -49,14 +51,25 @@ static double threadCycles(int64_t m, int64_t n, int64_t k, const ThreadLayout &
 }
 
 namespace {
-/// What workers divide: units of m, n and k, each worker of `threads` threads.
+/// What workers divide: units of m, n and k, each worker of `threads` threads. A worker's own results lie on
+/// `linesPerResult` lines of memory each.
 struct Work {
   int64_t rowUnits, columnUnits, depthUnits, workers, maxPerWorker, threads;
+  double linesPerResult;
 };
 } // namespace
 
-template <typename Cycles>
-static ThreadLayout choose(const Work &work, int64_t m, int64_t n, int64_t k, int64_t passes, Cycles cyclesOf) {
+// With sixteen bytes a thread, one after the other.
+static constexpr double denseLines = 1.0 / 32;
+
+static void finishLayout(ThreadLayout &layout, const Work &work, const TileWork &tile) {
+  double direct = resultTime(tile, layout.used() * work.threads, work.linesPerResult);
+  double met = resultTime(tile, work.workers * work.threads, denseLines) + meetingTime(tile, layout.groups);
+  layout.meets = layout.groups > 1 || met < direct;
+  layout.resultCycles = layout.meets ? met : direct;
+}
+
+template <typename Cycles> static ThreadLayout choose(const Work &work, const TileWork &tile, Cycles cyclesOf) {
   ThreadLayout best;
   double bestTime = std::numeric_limits<double>::infinity();
   for (int64_t rows = 1; rows <= work.workers; rows *= 2)
@@ -68,10 +81,9 @@ static ThreadLayout choose(const Work &work, int64_t m, int64_t n, int64_t k, in
         if (work.rowUnits / rows * (work.columnUnits / columns) > work.maxPerWorker)
           continue;
         ThreadLayout layout{rows, columns, groups};
-        layout.passCycles = cyclesOf(m, n, k, layout);
-        int64_t finishing = groups == 1 ? layout.used() : work.workers;
-        layout.resultCycles = resultTime(m, n, finishing * work.threads) + meetingTime(m, n, groups);
-        double time = passes * layout.passCycles + layout.resultCycles;
+        layout.passCycles = cyclesOf(tile.m, tile.n, tile.k, layout);
+        finishLayout(layout, work, tile);
+        double time = tile.passes * layout.passCycles + layout.resultCycles;
         if (time < bestTime) {
           best = layout;
           bestTime = time;
@@ -80,11 +92,14 @@ static ThreadLayout choose(const Work &work, int64_t m, int64_t n, int64_t k, in
   return best;
 }
 
-ThreadLayout trainkernel::chooseWarpLayout(int64_t m, int64_t n, int64_t k, int64_t passes, int64_t warps) {
-  return choose({m / 16, n / 8, std::max<int64_t>(1, k / 16), warps, /*maxPerWorker=*/16, /*threads=*/32}, m, n, k,
-                passes, warpCycles);
+ThreadLayout trainkernel::chooseWarpLayout(const TileWork &tile, int64_t warps) {
+  // A warp's fragment has two neighbours in each of four lanes, in eight rows.
+  constexpr double fragmentLines = 8.0 / 64;
+  return choose({tile.m / 16, tile.n / 8, std::max<int64_t>(1, tile.k / 16), warps, /*maxPerWorker=*/16,
+                 /*threads=*/32, fragmentLines},
+                tile, warpCycles);
 }
 
-ThreadLayout trainkernel::chooseThreadLayout(int64_t m, int64_t n, int64_t k, int64_t passes, int64_t threads) {
-  return choose({m, n, k, threads, /*maxPerWorker=*/32, /*threads=*/1}, m, n, k, passes, threadCycles);
+ThreadLayout trainkernel::chooseThreadLayout(const TileWork &tile, int64_t threads) {
+  return choose({tile.m, tile.n, tile.k, threads, /*maxPerWorker=*/32, /*threads=*/1, denseLines}, tile, threadCycles);
 }

@@ -21,6 +21,8 @@ inline constexpr double sharedBytesPerCycle = 128;
 /// Workers (warps on a matrix unit, else threads) along m, n and k.
 struct ThreadLayout {
   int64_t rows = 1, columns = 1, groups = 1;
+  /// Whether results go through shared memory, where the sums of groups meet, and are dealt out along n to all threads.
+  bool meets = false;
   /// Predicted time of one pass over k, in cycles, and of what follows the last one: the meeting of the groups and what
   /// threads do with their results.
   double passCycles = 0, resultCycles = 0;
@@ -29,11 +31,16 @@ struct ThreadLayout {
   int64_t used() const { return perGroup() * groups; }
 };
 
-/// The fastest layout of `warps` warps for m16n8k16 steps over a tile of m x n, in `passes` over `k` staged elements.
-ThreadLayout chooseWarpLayout(int64_t m, int64_t n, int64_t k, int64_t passes, int64_t warps);
+/// A tile of m x n results, for each of which `resultBytes` are read and written, in `passes` over `k` staged elements.
+struct TileWork {
+  int64_t m, n, k, passes, resultBytes;
+};
+
+/// The fastest layout of `warps` warps for m16n8k16 steps.
+ThreadLayout chooseWarpLayout(const TileWork &tile, int64_t warps);
 
 /// The fastest layout of `threads` threads for float32 multiply-adds.
-ThreadLayout chooseThreadLayout(int64_t m, int64_t n, int64_t k, int64_t passes, int64_t threads);
+ThreadLayout chooseThreadLayout(const TileWork &tile, int64_t threads);
 
 } // namespace trainkernel
 

@@ -31,9 +31,8 @@ static int64_t chunksOf(const ContractionShape &shape, const ContractionTile &ti
 static int64_t stagedBytes(const ContractionShape &shape) { return shape.onMatrixUnits ? 2 : 4; }
 
 static ThreadLayout layoutOf(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target) {
-  int64_t chunks = chunksOf(shape, tile);
-  return shape.onMatrixUnits ? chooseWarpLayout(tile.m, tile.n, tile.k, chunks, target.threads / 32)
-                             : chooseThreadLayout(tile.m, tile.n, tile.k, chunks, target.threads);
+  TileWork work{tile.m, tile.n, tile.k, chunksOf(shape, tile), shape.resultBytes};
+  return shape.onMatrixUnits ? chooseWarpLayout(work, target.threads / 32) : chooseThreadLayout(work, target.threads);
 }
 
 // Vectors of 16 bytes that each thread loads for a chunk.
@@ -81,9 +80,10 @@ double trainkernel::predictTileTime(const ContractionShape &shape, const Contrac
 
 static int64_t sharedBytes(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target) {
   int64_t bytes = stagedBytes(shape), padding = 16;
-  int64_t groups = layoutOf(shape, tile, target).groups;
+  ThreadLayout layout = layoutOf(shape, tile, target);
   int64_t stage = (tile.m + tile.n) * (tile.k * bytes + padding) + tile.k * 2 * padding;
-  return stage * (isPipelined(shape, tile, target) ? 2 : 1) + (groups == 1 ? 0 : groups * tile.m * (tile.n + 8) * 4);
+  int64_t partials = layout.meets ? layout.groups * tile.m * (tile.n + 8) * 4 : 0;
+  return std::max(stage * (isPipelined(shape, tile, target) ? 2 : 1), partials);
 }
 
 ContractionTile trainkernel::chooseContractionTile(const ContractionShape &shape, const TargetFacts &target,

@@ -86,7 +86,7 @@ private:
 
   static std::unique_ptr<MultiplyUnit> createUnit(const CtaContext &context, const ContractionPlan &plan) {
     auto unit = plan.onMatrixUnit ? createMatrixUnit(context, plan) : createThreadFma(context, plan);
-    return plan.layout.groups == 1 ? std::move(unit) : createPartialSums(context, plan, std::move(unit));
+    return plan.layout.meets ? createPartialSums(context, plan, std::move(unit)) : std::move(unit);
   }
 
   FailureOr<SmallVector<Value>> multiplyChunks(ArrayRef<LaneIndex> origin) {
@@ -214,8 +214,8 @@ private:
                               [&] { return finishElements(result, unit->resultValues(accumulators, index)); })))
         return failure();
     }
-    // The next tile's operands take the place of the partial sums.
-    if (plan.layout.groups > 1)
+    // The next tile's operands take the place of the sums.
+    if (plan.layout.meets)
       context.barrier(loc);
     return success();
   }

@@ -1,4 +1,7 @@
 //===- PartialSums.cpp - groups of threads add up their parts of k --------===//
+//
+// A single group meets, too, where its results are better dealt out along n.
+//
 
 #include "lib/Conversion/MegakernelToGPU/Contraction.h"
 

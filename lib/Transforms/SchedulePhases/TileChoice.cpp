@@ -22,18 +22,6 @@ static int64_t bytesOf(ValueRange values) {
   return bytes;
 }
 
-// What the epilogue of a contraction reads and writes for each result.
-static int64_t epilogueBytes(FusedRegion &region, const Sources &operands) {
-  int64_t bytes = 0;
-  Sources sources;
-  for (Value yielded : region.yielded) {
-    bytes += bytesPerElement(yielded);
-    sources.insert_range(sourcesOf(yielded));
-  }
-  sources.remove_if([&](Value value) { return operands.contains(value); });
-  return bytes + bytesPerElement(sources);
-}
-
 // Instructions per result, roughly: division and functions take a dozen or two.
 static int64_t epilogueWork(FusedRegion &region) {
   int64_t work = 1, results = 1;
@@ -70,8 +58,7 @@ static ContractionShape contractionShape(FusedRegion &region) {
   Sources aSources = sourcesOf(a->get()), bSources = sourcesOf(b->get());
   shape.aBytes = bytesPerElement(aSources);
   shape.bBytes = bytesPerElement(bSources);
-  aSources.insert_range(bSources);
-  shape.resultBytes = epilogueBytes(region, aSources);
+  shape.resultBytes = epilogueBytes(region);
   shape.resultWork = epilogueWork(region);
   shape.onMatrixUnits = element.getIntOrFloatBitWidth() == 16;
   return shape;

@@ -2,6 +2,8 @@
 
 #include "lib/Analysis/TileGeometry.h"
 
+#include "lib/Analysis/KeptOperands.h"
+
 #include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/Support/MathExtras.h"
@@ -112,8 +114,10 @@ ContractionPlan::ContractionPlan(const TileGeometry &geometry, int64_t threads) 
                       element, byteOffset};
   };
   a = place(aOperand, mLoop, 0);
-  b = place(bOperand, nLoop, llvm::alignTo(a.bytes(), 16));
-  partialsOffset = llvm::alignTo(b.byteOffset + b.bytes(), 16);
+  TileOp tile = geometry.tile;
+  keptAt = tile.getKeptAt();
+  b = place(bOperand, nLoop, keptAt.value_or(llvm::alignTo(a.bytes(), 16)));
+  partialsOffset = llvm::alignTo(keptAt ? a.bytes() : b.byteOffset + b.bytes(), 16);
   int64_t m = sizeOf(mLoop), n = sizeOf(nLoop), k = sizeOf(kLoop);
   layout = onMatrixUnit ? trainkernel::chooseWarpLayout(m, n, k, threads / 32)
                         : trainkernel::chooseThreadLayout(m, n, k, threads);
@@ -130,7 +134,8 @@ int64_t mlir::megakernel::sharedBytesOf(const TileGeometry &geometry, int64_t th
 }
 
 SharedLayout::SharedLayout(PhaseOp phase, int64_t threads, int64_t limit) {
-  int64_t largest = 0, end = 0;
+  const int64_t start = llvm::alignTo(keptBytesAt(phase), 16);
+  int64_t largest = 0, end = start;
   for (auto tile : phase.getBody().front().getOps<TileOp>()) {
     int64_t needed = llvm::alignTo(sharedBytesOf(TileGeometry(tile), threads), 16);
     offsets.push_back(end);
@@ -138,7 +143,7 @@ SharedLayout::SharedLayout(PhaseOp phase, int64_t threads, int64_t limit) {
     largest = std::max(largest, needed);
   }
   isDisjoint = end <= limit;
-  bytes = isDisjoint ? end : largest;
+  bytes = isDisjoint ? end : start + largest;
   if (!isDisjoint)
-    offsets.assign(offsets.size(), 0);
+    offsets.assign(offsets.size(), start);
 }

@@ -26,8 +26,9 @@ static bool isAlike(const OpModel &a, const OpModel &b) {
   const ContractionShape &x = a.contraction, &y = b.contraction;
   return a.kind == b.kind && a.shape == b.shape && a.reduced == b.reduced &&
          a.reducesContiguous == b.reducesContiguous && a.bytes == b.bytes && a.rowsLead == b.rowsLead &&
-         x.batch == y.batch && x.m == y.m && x.n == y.n && x.k == y.k && x.aBytes == y.aBytes && x.bBytes == y.bBytes &&
-         x.resultBytes == y.resultBytes && x.resultWork == y.resultWork && x.onMatrixUnits == y.onMatrixUnits;
+         a.sharedOperand == b.sharedOperand && x.batch == y.batch && x.m == y.m && x.n == y.n && x.k == y.k &&
+         x.aBytes == y.aBytes && x.bBytes == y.bBytes && x.resultBytes == y.resultBytes &&
+         x.resultWork == y.resultWork && x.onMatrixUnits == y.onMatrixUnits;
 }
 
 OpPlanner::OpPlanner(llvm::ArrayRef<OpModel> ops, const TargetFacts &target) : ops(ops), target(target) {
@@ -53,7 +54,10 @@ static OpPlan planOp(const OpModel &op, const TargetFacts &target, int64_t proce
   if (op.kind == OpModel::Contraction) {
     plan.tile = chooseContractionTile(op.contraction, target, processors);
     plan.tiles = countTiles(op.contraction, plan.tile);
-    plan.tileTime = predictTileTime(op.contraction, plan.tile, target, std::min(plan.tiles, processors));
+    int64_t busy = std::min(plan.tiles, processors);
+    plan.tileTime = predictTileTime(op.contraction, plan.tile, target, busy);
+    if (op.sharedOperand >= 0 && plan.tiles <= processors)
+      plan.operandTime = predictOperandTime(op.contraction, plan.tile, target, busy);
     return plan;
   }
   int64_t outputs = product(op.shape), perTile = pointwiseElements(target);
@@ -118,12 +122,16 @@ std::optional<OpPlan> OpPlanner::planRowContraction(const OpModel &op, const Row
   if (target.kind == TargetKind::Cpu || !op.rowsLead || product(leading) != rows.count || rows.perTile > shape.m ||
       shape.m % rows.perTile != 0)
     return std::nullopt;
-  std::optional<ContractionTile> tile = chooseWholeRowTile(shape, rows.perTile, target);
-  if (!tile)
+  std::optional<WholeRowTile> whole = chooseWholeRowTile(shape, rows.perTile, op.sharedOperand >= 0, target);
+  if (!whole)
     return std::nullopt;
   OpPlan plan;
-  plan.tile = *tile;
+  plan.tile = whole->tile;
   plan.tiles = rows.tiles();
-  plan.tileTime = predictTileTime(shape, *tile, target, plan.tiles);
+  plan.tileTime = whole->time;
+  plan.keptBytes = whole->keptBytes;
+  plan.ownBytes = whole->ownBytes;
+  if (op.sharedOperand >= 0)
+    plan.operandTime = predictOperandTime(shape, whole->tile, target, plan.tiles);
   return plan;
 }

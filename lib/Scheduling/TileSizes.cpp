@@ -5,6 +5,7 @@
 #include "llvm/Support/MathExtras.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 using namespace trainkernel;
@@ -88,21 +89,46 @@ ContractionTile trainkernel::chooseContractionTile(const ContractionShape &shape
   return best;
 }
 
-std::optional<ContractionTile> trainkernel::chooseWholeRowTile(const ContractionShape &shape, int64_t rows,
-                                                               const TargetFacts &target) {
-  std::optional<ContractionTile> best;
-  double bestTime = std::numeric_limits<double>::infinity();
-  int64_t columns = llvm::alignTo(shape.n, 16);
+double trainkernel::predictOperandTime(const ContractionShape &shape, const ContractionTile &tile,
+                                       const TargetFacts &target, int64_t busy) {
+  if (target.kind == TargetKind::Cpu || tile.k < shape.k)
+    return 0;
+  int64_t elementBytes = shape.onMatrixUnits ? 2 : 4, perBatch = maxVectorsInFlight * target.threads;
+  auto batches = [&](int64_t rows) { return divideCeil(rows * tile.k * elementBytes / 16, perBatch); };
+  ContractionShape without = shape;
+  without.bBytes = 0;
+  return predictTileTime(shape, tile, target, busy) - predictTileTime(without, tile, target, busy) +
+         double(batches(tile.m + tile.n) - batches(tile.m)) * target.loadLatency;
+}
+
+static void planKept(const ContractionShape &shape, WholeRowTile &whole, const TargetFacts &target) {
+  const ContractionTile &tile = whole.tile;
+  int64_t elementBytes = shape.onMatrixUnits ? 2 : 4;
+  // Either operand dimension may be the one whose rows are padded.
+  whole.keptBytes = tile.n * tile.k * elementBytes + std::max(tile.n, tile.k) * 16;
+  whole.ownBytes = std::max<int64_t>(0, sharedBytes(shape, tile, target) - tile.n * tile.k * elementBytes);
+}
+
+std::optional<WholeRowTile> trainkernel::chooseWholeRowTile(const ContractionShape &shape, int64_t rows, bool mayKeep,
+                                                            const TargetFacts &target) {
+  std::optional<WholeRowTile> best;
+  int64_t columns = llvm::alignTo(shape.n, 16), wholeDepth = llvm::alignTo(shape.k, 16);
   if (rows % 16 != 0 || rows * columns > 64 * 128)
     return std::nullopt;
-  for (int64_t depth = shape.onMatrixUnits ? 64 : 32; depth <= 512; depth *= 2) {
-    ContractionTile tile{rows, columns, std::min<int64_t>(depth, llvm::alignTo(shape.k, 16))};
+  auto consider = [&](int64_t depth) {
+    ContractionTile tile{rows, columns, std::min(depth, wholeDepth)};
     double time = predictTileTime(shape, tile, target, countTiles(shape, tile));
-    if (time < bestTime && sharedBytes(shape, tile, target) <= target.sharedBytes) {
-      bestTime = time;
-      best = tile;
-    }
+    if ((!best || time < best->time) && std::isfinite(time) && sharedBytes(shape, tile, target) <= target.sharedBytes)
+      best = WholeRowTile{tile, time};
+  };
+  if (mayKeep)
+    consider(wholeDepth);
+  if (best) {
+    planKept(shape, *best, target);
+    return best;
   }
+  for (int64_t depth = shape.onMatrixUnits ? 64 : 32; depth <= 512; depth *= 2)
+    consider(depth);
   return best;
 }
 

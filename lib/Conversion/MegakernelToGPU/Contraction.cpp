@@ -15,18 +15,20 @@ class ContractionEmitter : public TileEmitter {
 public:
   ContractionEmitter(const CtaContext &context, TileDomain &domain, int64_t sharedOffset)
       : context(context), domain(domain), plan(planAt(domain, context.threads, sharedOffset)), builder(context.builder),
-        loc(plan.op->getLoc()), math(builder, loc), unit(createUnit(context, plan)) {}
+        loc(plan.op->getLoc()), math(builder, loc), unit(createUnit(context, plan)),
+        bIsStaged(domain.tile.getReusesKept()) {}
 
   LogicalResult prefetch() override {
     // A CTA with several tiles or chunks would overwrite what is prefetched before it is used.
     bool isSingle = domain.numTiles <= context.grid && plan.numChunks == 1;
     aIsStaged = isSingle && isPrefetched(plan.aOperand->get());
-    bIsStaged = isSingle && isPrefetched(plan.bOperand->get());
+    bool stagesB = isSingle && !bIsStaged && isPrefetched(plan.bOperand->get());
     SmallVector<StagedOperand, 2> operands;
     if (aIsStaged)
       operands.push_back({plan.aOperand, plan.a, aTile()});
-    if (bIsStaged)
+    if (stagesB)
       operands.push_back({plan.bOperand, plan.b, bTile()});
+    bIsStaged |= stagesB;
     if (operands.empty())
       return success();
     return context.forEachTile(domain, [&](ArrayRef<LaneIndex> origin) {
@@ -52,7 +54,8 @@ private:
   static ContractionPlan planAt(const TileDomain &domain, int64_t threads, int64_t sharedOffset) {
     ContractionPlan plan(domain, threads);
     plan.a.byteOffset += sharedOffset;
-    plan.b.byteOffset += sharedOffset;
+    if (!plan.keptAt)
+      plan.b.byteOffset += sharedOffset;
     plan.partialsOffset += sharedOffset;
     return plan;
   }
@@ -188,7 +191,7 @@ private:
   IndexMath math;
   std::unique_ptr<MultiplyUnit> unit;
   /// What is in shared memory before `run`.
-  bool aIsStaged = false, bIsStaged = false;
+  bool aIsStaged = false, bIsStaged;
   SmallVector<Value> initial;
   SmallVector<Result> results;
 };

@@ -79,7 +79,7 @@ const OpPlan &OpPlanner::onCtas(unsigned op, int64_t processors) {
 const std::optional<OpPlan> &OpPlanner::inRows(unsigned op, const RowBlocks &rows) {
   auto [it, isNew] = rowwise.try_emplace({likeness[op], rows.count, rows.perTile});
   if (isNew)
-    it->second = planRows(ops[op], rows);
+    it->second = planRows(ops[op], rows, factsFor(rows));
   return it->second;
 }
 
@@ -99,9 +99,18 @@ static std::optional<Sizes> rowSizes(llvm::ArrayRef<int64_t> shape, const RowBlo
   return sizes;
 }
 
-std::optional<OpPlan> OpPlanner::planRows(const OpModel &op, const RowBlocks &rows) const {
+// Memory is faster for each of few CTAs.
+TargetFacts OpPlanner::factsFor(const RowBlocks &rows) const {
+  constexpr int64_t few = 16;
+  TargetFacts facts = target;
+  if (rows.tiles() <= few)
+    facts.timePerByte = target.timePerByteOfFew;
+  return facts;
+}
+
+std::optional<OpPlan> OpPlanner::planRows(const OpModel &op, const RowBlocks &rows, const TargetFacts &target) const {
   if (op.kind == OpModel::Contraction)
-    return planRowContraction(op, rows);
+    return planRowContraction(op, rows, target);
   std::optional<Sizes> sizes = rowSizes(op.shape, rows);
   // A reduction has a thread for each of its results.
   bool hasThreads =
@@ -116,7 +125,8 @@ std::optional<OpPlan> OpPlanner::planRows(const OpModel &op, const RowBlocks &ro
 }
 
 // Tiles of m are the rows, and n is whole.
-std::optional<OpPlan> OpPlanner::planRowContraction(const OpModel &op, const RowBlocks &rows) const {
+std::optional<OpPlan> OpPlanner::planRowContraction(const OpModel &op, const RowBlocks &rows,
+                                                    const TargetFacts &target) const {
   const ContractionShape &shape = op.contraction;
   llvm::ArrayRef<int64_t> leading = llvm::ArrayRef<int64_t>(op.shape).drop_back();
   if (target.kind == TargetKind::Cpu || !op.rowsLead || product(leading) != rows.count || rows.perTile > shape.m ||

@@ -62,8 +62,9 @@ public:
   const std::optional<OpPlan> &inRows(unsigned op, const RowBlocks &rows);
 
 private:
-  std::optional<OpPlan> planRows(const OpModel &op, const RowBlocks &rows) const;
-  std::optional<OpPlan> planRowContraction(const OpModel &op, const RowBlocks &rows) const;
+  TargetFacts factsFor(const RowBlocks &rows) const;
+  std::optional<OpPlan> planRows(const OpModel &op, const RowBlocks &rows, const TargetFacts &target) const;
+  std::optional<OpPlan> planRowContraction(const OpModel &op, const RowBlocks &rows, const TargetFacts &target) const;
 
   llvm::ArrayRef<OpModel> ops;
   const TargetFacts &target;

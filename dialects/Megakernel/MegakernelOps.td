@@ -161,7 +161,8 @@ def Megakernel_KernelOp : Megakernel_Op<"kernel", [FunctionOpInterface, Isolated
     `megakernel.buffer` ops view. These three are set when known.
 
     On a CPU a worker thread stands for a CTA, and the runtime chooses how many there are: tile `t` runs on worker
-    `(first_cta + t) mod workers`, and a barrier that joins all CTAs joins all workers.
+    `(first_cta + t) mod workers`. A barrier that joins all CTAs joins all workers, one of scope cta none: a worker
+    does one thing after the other.
 
     Constraints:
 
@@ -265,6 +266,9 @@ def Megakernel_TileOp : Megakernel_Op<"tile", [AttrSizedOperandSegments, Isolate
     `prefetched` numbers the inputs that may be read before the barrier ahead of the phase, while other CTAs still work
     on what comes before it.
 
+    A contraction's operand that does not depend on the tile may be kept in shared memory, from byte `kept_at` on, for
+    later tile ops of the same CTAs; one that `reuses_kept` finds it there.
+
     Constraints:
 
     * (T1) region arguments are tensors of the inputs' shapes and element types, yielded values those of the
@@ -272,17 +276,21 @@ def Megakernel_TileOp : Megakernel_Op<"tile", [AttrSizedOperandSegments, Isolate
     * (T2) `sizes` has one positive entry per dimension of the domain, `first_cta` is not negative;
     * (T3) the region fulfils F2, F3 and F4 of `megakernel.fused`;
     * (T4) every output is a buffer or an output argument of the kernel;
-    * (T5) `prefetched` numbers inputs, in ascending order.
+    * (T5) `prefetched` numbers inputs, in ascending order;
+    * (T6) `kept_at` stands on a contraction and is a non-negative multiple of 16, `reuses_kept` stands beside it.
 
     Example: see `megakernel.kernel`.
   }];
   let arguments = (ins Variadic<AnyMemRef>:$inputs, Variadic<AnyMemRef>:$outputs,
                        DenseI64ArrayAttr:$sizes,
                        DefaultValuedAttr<I64Attr, "0">:$first_cta,
-                       OptionalAttr<DenseI64ArrayAttr>:$prefetched);
+                       OptionalAttr<DenseI64ArrayAttr>:$prefetched,
+                       OptionalAttr<I64Attr>:$kept_at,
+                       UnitAttr:$reuses_kept);
   let builders = [OpBuilder<(ins "::mlir::ValueRange":$inputs, "::mlir::ValueRange":$outputs,
                              "::llvm::ArrayRef<int64_t>":$sizes), [{
-    build($_builder, $_state, inputs, outputs, sizes, /*first_cta=*/0, /*prefetched=*/nullptr);
+    build($_builder, $_state, inputs, outputs, sizes, /*first_cta=*/0, /*prefetched=*/nullptr, /*kept_at=*/nullptr,
+          /*reuses_kept=*/false);
   }]>];
   let extraClassDeclaration = [{
     /// True where input `index` may be read before the barrier ahead of the phase.
@@ -299,7 +307,9 @@ def Megakernel_TileOp : Megakernel_Op<"tile", [AttrSizedOperandSegments, Isolate
 def Megakernel_BarrierOp : Megakernel_Op<"barrier", [ParentOneOf<["KernelOp"]>]> {
   let summary = "orders all accesses before it and after it";
   let description = [{
-    Every access of every thread of the scope before the barrier happens before every access after it.
+    Every access of every thread of the scope before the barrier happens before every access after it. All CTAs pass
+    it: cta joins the threads of each, cluster the CTAs of each cluster, grid all of them. A kernel whose grid is no
+    more than that is joined as a whole.
 
     Example:
 

@@ -2,6 +2,7 @@
 
 #include "lib/Analysis/TileGeometry.h"
 
+#include "lib/Analysis/KeptOperands.h"
 #include "lib/Analysis/Sources.h"
 #include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -124,8 +125,11 @@ ContractionPlan::ContractionPlan(const TileGeometry &geometry, int64_t threads) 
     return tile;
   };
   a = place(aOperand, mLoop, 0);
-  b = place(bOperand, nLoop, llvm::alignTo(a.bytes(), 16));
-  stageBytes = llvm::alignTo(b.byteOffset + b.bytes(), 16);
+  TileOp tile = geometry.tile;
+  keptAt = tile.getKeptAt();
+  int64_t behindA = llvm::alignTo(a.bytes(), 16);
+  b = place(bOperand, nLoop, keptAt.value_or(behindA));
+  stageBytes = keptAt ? behindA : llvm::alignTo(b.byteOffset + b.bytes(), 16);
   isPipelined =
       numChunks > 1 && a.vectorsPerThread(threads) + b.vectorsPerThread(threads) <= trainkernel::maxVectorsInFlight;
   trainkernel::TileWork work{sizeOf(mLoop), sizeOf(nLoop), sizeOf(kLoop), numChunks, epilogueBytes(region)};
@@ -144,7 +148,8 @@ int64_t mlir::megakernel::sharedBytesOf(const TileGeometry &geometry, int64_t th
 }
 
 SharedLayout::SharedLayout(PhaseOp phase, int64_t threads, int64_t limit) {
-  int64_t largest = 0, end = 0;
+  const int64_t start = llvm::alignTo(keptBytesAt(phase), 16);
+  int64_t largest = 0, end = start;
   for (auto tile : phase.getBody().front().getOps<TileOp>()) {
     int64_t needed = llvm::alignTo(sharedBytesOf(TileGeometry(tile), threads), 16);
     offsets.push_back(end);
@@ -152,7 +157,7 @@ SharedLayout::SharedLayout(PhaseOp phase, int64_t threads, int64_t limit) {
     largest = std::max(largest, needed);
   }
   isDisjoint = end <= limit;
-  bytes = isDisjoint ? end : largest;
+  bytes = isDisjoint ? end : start + largest;
   if (!isDisjoint)
-    offsets.assign(offsets.size(), 0);
+    offsets.assign(offsets.size(), start);
 }

@@ -101,18 +101,21 @@ struct ContractionPlan : ContractionGeometry {
   int64_t partialsPitch() const { return sizeOf(nLoop) + 8; }
 
   bool onMatrixUnit;
+  /// Where b is kept for later tile ops, beside the shared memory of this one; see `megakernel.tile`.
+  std::optional<uint64_t> keptAt;
   trainkernel::ThreadLayout layout;
   SharedTile a, b;
   /// Where the tile op's shared memory starts.
   int64_t partialsOffset = 0;
 };
 
-/// Shared memory that a tile op needs on a GPU, in bytes.
+/// Shared memory that a tile op needs on a GPU beside what it keeps, in bytes.
 int64_t sharedBytesOf(const TileGeometry &geometry, int64_t threads);
 
 /// Where the shared memory of each tile op of a phase starts.
 struct SharedLayout {
-  /// The ops lie behind one another where that fits into `limit` bytes; else each has all of it, one after the other.
+  /// Behind what is kept while the phase runs, the ops lie behind one another where that fits into `limit` bytes; else
+  /// each has all of it, one after the other.
   SharedLayout(PhaseOp phase, int64_t threads, int64_t limit);
 
   SmallVector<int64_t> offsets;

@@ -16,6 +16,7 @@
 #include "lib/Transforms/ImportLinalg/ImportLinalg.h"
 #include "lib/Transforms/InlinePointwise/InlinePointwise.h"
 #include "lib/Transforms/InsertBarriers/InsertBarriers.h"
+#include "lib/Transforms/KeepOperands/KeepOperands.h"
 #include "lib/Transforms/KeepRounding/KeepRounding.h"
 #include "lib/Transforms/NormalizeNumerics/NormalizeNumerics.h"
 #include "lib/Transforms/PlanBuffers/PlanBuffers.h"
@@ -106,6 +107,8 @@ static void buildSchedule(OpPassManager &pm, const ScheduleOptions &options) {
   pm.addPass(createTkSchedulePhases(schedule));
   // Commits first: a direct commit needs no buffer, a staged one adds accesses that barriers must order.
   pm.addNestedPass<KernelOp>(createTkCommitState());
+  // What a kept operand is computed from must be an input that nothing has overwritten: commits are known by now.
+  pm.addNestedPass<KernelOp>(createTkKeepOperands());
   // Barriers before buffers: memory is reused only across a barrier.
   pm.addNestedPass<KernelOp>(createTkInsertBarriers());
   pm.addNestedPass<KernelOp>(createTkPlanBuffers());

@@ -14,6 +14,7 @@
 #include "lib/Transforms/ImportLinalg/ImportLinalg.h"
 #include "lib/Transforms/InlinePointwise/InlinePointwise.h"
 #include "lib/Transforms/InsertBarriers/InsertBarriers.h"
+#include "lib/Transforms/KeepOperands/KeepOperands.h"
 #include "lib/Transforms/KeepRounding/KeepRounding.h"
 #include "lib/Transforms/NormalizeNumerics/NormalizeNumerics.h"
 #include "lib/Transforms/PlanBuffers/PlanBuffers.h"
@@ -45,6 +46,7 @@ void mlir::megakernel::registerOwnPasses() {
   registerSplitReductionsPasses();
   registerRequireFormPasses();
   registerCommitStatePasses();
+  registerKeepOperandsPasses();
   registerInsertBarriersPasses();
   registerPrefetchInputsPasses();
   registerPlanBuffersPasses();

@@ -3,6 +3,7 @@
 #include "lib/Scheduling/GridPlanner.h"
 
 #include <algorithm>
+#include <map>
 
 using namespace trainkernel;
 
@@ -87,14 +88,69 @@ void GridModel::planLevel(GridPlan &plan, llvm::ArrayRef<unsigned> free, int64_t
     plan.ops[op] = chosen;
 }
 
+double GridModel::barrierTime() const {
+  if (grid == 1)
+    return target.ctaBarrier;
+  return target.stragglers + (cluster == grid ? target.clusterBarrier : target.gridBarrier);
+}
+
 double GridModel::predictLevel(const GridPlan &plan, llvm::ArrayRef<unsigned> members) const {
-  llvm::SmallVector<const OpPlan *> plans;
+  llvm::SmallVector<OpPlan> plans;
   unsigned depth = 0;
   for (unsigned op : members) {
-    plans.push_back(&plan.ops[op]);
-    depth = std::max(depth, plan.places[op].depth);
+    plans.push_back(plan.ops[op]);
+    PhasePlace place = plan.places[op];
+    depth = std::max(depth, place.depth);
+    // Operands from arguments are on their way while the CTA waits.
+    if (place.level > 0 && place.depth == 0)
+      plans.back().tileTime -= std::min(plan.ops[op].operandTime, barrierTime());
   }
-  return predictBusiest(plans, grid) + depth * target.ctaBarrier;
+  return predictPlaced(plans, grid) + depth * target.ctaBarrier;
+}
+
+// Operands that several ops of a chain share are brought in once: those that save the most first, as far as shared
+// memory holds them.
+void GridModel::keepOperands(GridPlan &plan, const RowChain &chain) const {
+  std::map<int, llvm::SmallVector<unsigned>> sharers;
+  int64_t left = target.sharedBytes;
+  for (unsigned op : chain.ops) {
+    left = std::min(left, target.sharedBytes - plan.ops[op].ownBytes);
+    if (step.ops[op].sharedOperand >= 0 && plan.ops[op].keptBytes > 0)
+      sharers[step.ops[op].sharedOperand].push_back(op);
+  }
+  llvm::SmallVector<llvm::ArrayRef<unsigned>> order;
+  for (auto &[operand, ops] : sharers)
+    order.push_back(ops);
+  auto saved = [&](llvm::ArrayRef<unsigned> ops) { return plan.ops[ops.front()].keptBytes * (ops.size() - 1); };
+  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return saved(a) > saved(b); });
+  for (llvm::ArrayRef<unsigned> ops : order) {
+    int64_t bytes = plan.ops[ops.front()].keptBytes;
+    if (ops.size() < 2 || bytes > left)
+      continue;
+    left -= bytes;
+    unsigned first = *std::min_element(ops.begin(), ops.end(),
+                                       [&](unsigned a, unsigned b) { return plan.places[a] < plan.places[b]; });
+    for (unsigned op : ops)
+      if (op != first) {
+        plan.ops[op].tileTime -= plan.ops[op].operandTime;
+        plan.ops[op].operandTime = 0;
+      }
+  }
+}
+
+void GridModel::placeChain(GridPlan &plan, const RowChain &chain, int64_t firstCta) const {
+  llvm::SmallVector<PhasePlace> places;
+  for (unsigned op : chain.ops) {
+    plan.ops[op] = *planner.inRows(op, chain.rows);
+    plan.ops[op].firstCta = firstCta;
+    if (step.ops[op].kind != OpModel::Pointwise)
+      continue;
+    // Pointwise ops of a phase that have the same tiles read all that they need at once.
+    if (target.kind == TargetKind::Cuda && std::find(places.begin(), places.end(), plan.places[op]) != places.end())
+      plan.ops[op].tileTime -= 2 * target.loadLatency;
+    places.push_back(plan.places[op]);
+  }
+  keepOperands(plan, chain);
 }
 
 GridPlan GridModel::plan(llvm::ArrayRef<RowChain> chains) const {
@@ -109,10 +165,7 @@ GridPlan GridModel::plan(llvm::ArrayRef<RowChain> chains) const {
   for (const RowChain &chain : chains) {
     if (next + chain.rows.tiles() > grid)
       next = 0;
-    for (unsigned op : chain.ops) {
-      plan.ops[op] = *planner.inRows(op, chain.rows);
-      plan.ops[op].firstCta = next;
-    }
+    placeChain(plan, chain, next);
     next += chain.rows.tiles();
   }
   llvm::SmallVector<llvm::SmallVector<unsigned>> levels;
@@ -121,10 +174,7 @@ GridPlan GridModel::plan(llvm::ArrayRef<RowChain> chains) const {
       levels.resize(plan.places[op].level + 1);
     levels[plan.places[op].level].push_back(op);
   }
-  bool isOneCluster = cluster == grid;
-  double barrier =
-      grid == 1 ? target.ctaBarrier : target.stragglers + (isOneCluster ? target.clusterBarrier : target.gridBarrier);
-  plan.time = isOneCluster ? target.clusterLaunch : target.gridLaunch;
+  plan.time = cluster == grid ? target.clusterLaunch : target.gridLaunch;
   for (llvm::ArrayRef<unsigned> members : levels) {
     int64_t firstFree = 0;
     llvm::SmallVector<unsigned> free;
@@ -138,7 +188,7 @@ GridPlan GridModel::plan(llvm::ArrayRef<RowChain> chains) const {
     plan.levelTimes.push_back(predictLevel(plan, members));
     plan.time += plan.levelTimes.back();
   }
-  plan.time += barrier * (levels.empty() ? 0 : levels.size() - 1);
+  plan.time += barrierTime() * (levels.empty() ? 0 : levels.size() - 1);
   return plan;
 }
 

@@ -57,7 +57,10 @@ public:
 
 private:
   PhaseProblem problemOf(llvm::ArrayRef<RowChain> chains) const;
+  void placeChain(GridPlan &plan, const RowChain &chain, int64_t firstCta) const;
+  void keepOperands(GridPlan &plan, const RowChain &chain) const;
   void planLevel(GridPlan &plan, llvm::ArrayRef<unsigned> free, int64_t firstFree) const;
+  double barrierTime() const;
   double predictLevel(const GridPlan &plan, llvm::ArrayRef<unsigned> members) const;
 
   int64_t cluster;

@@ -26,8 +26,9 @@ static bool isAlike(const OpModel &a, const OpModel &b) {
   const ContractionShape &x = a.contraction, &y = b.contraction;
   return a.kind == b.kind && a.shape == b.shape && a.reduced == b.reduced &&
          a.reducesContiguous == b.reducesContiguous && a.bytes == b.bytes && a.rowsLead == b.rowsLead &&
-         x.batch == y.batch && x.m == y.m && x.n == y.n && x.k == y.k && x.aBytes == y.aBytes && x.bBytes == y.bBytes &&
-         x.resultBytes == y.resultBytes && x.resultWork == y.resultWork && x.onMatrixUnits == y.onMatrixUnits;
+         a.sharedOperand == b.sharedOperand && x.batch == y.batch && x.m == y.m && x.n == y.n && x.k == y.k &&
+         x.aBytes == y.aBytes && x.bBytes == y.bBytes && x.resultBytes == y.resultBytes &&
+         x.resultWork == y.resultWork && x.onMatrixUnits == y.onMatrixUnits;
 }
 
 OpPlanner::OpPlanner(llvm::ArrayRef<OpModel> ops, const TargetFacts &target) : ops(ops), target(target) {
@@ -53,7 +54,10 @@ static OpPlan planOp(const OpModel &op, const TargetFacts &target, int64_t proce
   if (op.kind == OpModel::Contraction) {
     plan.tile = chooseContractionTile(op.contraction, target, processors);
     plan.tiles = countTiles(op.contraction, plan.tile);
-    plan.tileTime = predictTileTime(op.contraction, plan.tile, target, std::min(plan.tiles, processors));
+    int64_t busy = std::min(plan.tiles, processors);
+    plan.tileTime = predictTileTime(op.contraction, plan.tile, target, busy);
+    if (op.sharedOperand >= 0 && plan.tiles <= processors)
+      plan.operandTime = predictOperandTime(op.contraction, plan.tile, target, busy);
     return plan;
   }
   int64_t outputs = product(op.shape), perTile = pointwiseElements(target);
@@ -75,7 +79,7 @@ const OpPlan &OpPlanner::onCtas(unsigned op, int64_t processors) {
 const std::optional<OpPlan> &OpPlanner::inRows(unsigned op, const RowBlocks &rows) {
   auto [it, isNew] = rowwise.try_emplace({likeness[op], rows.count, rows.perTile});
   if (isNew)
-    it->second = planRows(ops[op], rows);
+    it->second = planRows(ops[op], rows, factsFor(rows));
   return it->second;
 }
 
@@ -95,9 +99,18 @@ static std::optional<Sizes> rowSizes(llvm::ArrayRef<int64_t> shape, const RowBlo
   return sizes;
 }
 
-std::optional<OpPlan> OpPlanner::planRows(const OpModel &op, const RowBlocks &rows) const {
+// Memory is faster for each of few CTAs.
+TargetFacts OpPlanner::factsFor(const RowBlocks &rows) const {
+  constexpr int64_t few = 16;
+  TargetFacts facts = target;
+  if (rows.tiles() <= few)
+    facts.timePerByte = target.timePerByteOfFew;
+  return facts;
+}
+
+std::optional<OpPlan> OpPlanner::planRows(const OpModel &op, const RowBlocks &rows, const TargetFacts &target) const {
   if (op.kind == OpModel::Contraction)
-    return planRowContraction(op, rows);
+    return planRowContraction(op, rows, target);
   std::optional<Sizes> sizes = rowSizes(op.shape, rows);
   // A reduction has a thread for each of its results.
   bool hasThreads =
@@ -112,18 +125,23 @@ std::optional<OpPlan> OpPlanner::planRows(const OpModel &op, const RowBlocks &ro
 }
 
 // Tiles of m are the rows, and n is whole.
-std::optional<OpPlan> OpPlanner::planRowContraction(const OpModel &op, const RowBlocks &rows) const {
+std::optional<OpPlan> OpPlanner::planRowContraction(const OpModel &op, const RowBlocks &rows,
+                                                    const TargetFacts &target) const {
   const ContractionShape &shape = op.contraction;
   llvm::ArrayRef<int64_t> leading = llvm::ArrayRef<int64_t>(op.shape).drop_back();
   if (target.kind == TargetKind::Cpu || !op.rowsLead || product(leading) != rows.count || rows.perTile > shape.m ||
       shape.m % rows.perTile != 0)
     return std::nullopt;
-  std::optional<ContractionTile> tile = chooseWholeRowTile(shape, rows.perTile, target);
-  if (!tile)
+  std::optional<WholeRowTile> whole = chooseWholeRowTile(shape, rows.perTile, op.sharedOperand >= 0, target);
+  if (!whole)
     return std::nullopt;
   OpPlan plan;
-  plan.tile = *tile;
+  plan.tile = whole->tile;
   plan.tiles = rows.tiles();
-  plan.tileTime = predictTileTime(shape, *tile, target, plan.tiles);
+  plan.tileTime = whole->time;
+  plan.keptBytes = whole->keptBytes;
+  plan.ownBytes = whole->ownBytes;
+  if (op.sharedOperand >= 0)
+    plan.operandTime = predictOperandTime(shape, whole->tile, target, plan.tiles);
   return plan;
 }

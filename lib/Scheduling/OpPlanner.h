@@ -22,6 +22,8 @@ struct OpModel {
   ContractionShape contraction;
   /// For a contraction: n is the last dimension of the results, and m the one before it.
   bool rowsLead = false;
+  /// For a contraction: ops of the same number, unless that is -1, multiply their rows with the same operand.
+  int sharedOperand = -1;
 };
 
 struct OpPlan {
@@ -32,6 +34,11 @@ struct OpPlan {
   int64_t tiles = 1;
   double tileTime = 0;
   int64_t firstCta = 0;
+  /// For a contraction whose operand over n and k comes from arguments of the step, the part of a tile's time that
+  /// bringing it in takes: it may begin before a barrier ends.
+  double operandTime = 0;
+  /// For one in rows that can keep that operand in shared memory: its bytes, and those that a tile needs beside.
+  int64_t keptBytes = 0, ownBytes = 0;
 };
 
 /// Rows are what the leading dimensions of a shape count; each tile has `perTile` of `count` of them, whole.
@@ -55,8 +62,9 @@ public:
   const std::optional<OpPlan> &inRows(unsigned op, const RowBlocks &rows);
 
 private:
-  std::optional<OpPlan> planRows(const OpModel &op, const RowBlocks &rows) const;
-  std::optional<OpPlan> planRowContraction(const OpModel &op, const RowBlocks &rows) const;
+  TargetFacts factsFor(const RowBlocks &rows) const;
+  std::optional<OpPlan> planRows(const OpModel &op, const RowBlocks &rows, const TargetFacts &target) const;
+  std::optional<OpPlan> planRowContraction(const OpModel &op, const RowBlocks &rows, const TargetFacts &target) const;
 
   llvm::ArrayRef<OpModel> ops;
   const TargetFacts &target;

@@ -3,6 +3,7 @@
 #ifndef TRAINKERNEL_LIB_SCHEDULING_PHASESCHEDULER_H
 #define TRAINKERNEL_LIB_SCHEDULING_PHASESCHEDULER_H
 
+#include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/SmallVector.h"
 
 #include <string>

@@ -33,8 +33,9 @@ struct TargetFacts {
   double clock;
   /// Time for one dependent round trip to where operands come from.
   double loadLatency;
-  /// Time per byte of a tile's operands: of one processor alone, and of all together, each byte counted.
-  double timePerByte, timePerByteOfAll;
+  /// Time per byte of a tile's operands: of one processor, of one while few others read, and of all together, each byte
+  /// counted.
+  double timePerByte, timePerByteOfFew, timePerByteOfAll;
   /// A barrier by scope.
   double ctaBarrier, clusterBarrier, gridBarrier;
   /// What a barrier of several CTAs costs beside: the last one is late, and what others wrote comes from afar.

@@ -13,7 +13,7 @@
 namespace trainkernel {
 
 /// Vectors of 16 bytes that a thread may have on their way at once while operands are staged.
-inline constexpr int64_t maxVectorsInFlight = 16;
+inline constexpr int64_t maxVectorsInFlight = 24;
 
 /// What shared memory moves in a cycle, to and from all warps of an SM together, loads from global memory included.
 inline constexpr double sharedBytesPerCycle = 128;

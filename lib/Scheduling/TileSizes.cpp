@@ -5,6 +5,7 @@
 #include "llvm/Support/MathExtras.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 using namespace trainkernel;
@@ -78,12 +79,17 @@ double trainkernel::predictTileTime(const ContractionShape &shape, const Contrac
          layout.resultCycles / target.clock + results + epilogue + target.loadLatency / 2;
 }
 
+// Of each row in shared memory.
+static constexpr int64_t sharedPadding = 16;
+
+static int64_t partialsBytes(const ContractionTile &tile, const ThreadLayout &layout) {
+  return layout.meets ? layout.groups * tile.m * (tile.n + 8) * 4 : 0;
+}
+
 static int64_t sharedBytes(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target) {
-  int64_t bytes = stagedBytes(shape), padding = 16;
-  ThreadLayout layout = layoutOf(shape, tile, target);
-  int64_t stage = (tile.m + tile.n) * (tile.k * bytes + padding) + tile.k * 2 * padding;
-  int64_t partials = layout.meets ? layout.groups * tile.m * (tile.n + 8) * 4 : 0;
-  return std::max(stage * (isPipelined(shape, tile, target) ? 2 : 1), partials);
+  int64_t stage = (tile.m + tile.n) * (tile.k * stagedBytes(shape) + sharedPadding) + tile.k * 2 * sharedPadding;
+  return std::max(stage * (isPipelined(shape, tile, target) ? 2 : 1),
+                  partialsBytes(tile, layoutOf(shape, tile, target)));
 }
 
 ContractionTile trainkernel::chooseContractionTile(const ContractionShape &shape, const TargetFacts &target,
@@ -116,21 +122,43 @@ ContractionTile trainkernel::chooseContractionTile(const ContractionShape &shape
   return best;
 }
 
-std::optional<ContractionTile> trainkernel::chooseWholeRowTile(const ContractionShape &shape, int64_t rows,
-                                                               const TargetFacts &target) {
-  std::optional<ContractionTile> best;
-  double bestTime = std::numeric_limits<double>::infinity();
-  int64_t columns = llvm::alignTo(shape.n, 16);
+double trainkernel::predictOperandTime(const ContractionShape &shape, const ContractionTile &tile,
+                                       const TargetFacts &target, int64_t busy) {
+  if (target.kind == TargetKind::Cpu || tile.k < shape.k)
+    return 0;
+  ContractionShape without = shape;
+  without.bBytes = 0;
+  return predictTileTime(shape, tile, target, busy) - predictTileTime(without, tile, target, busy);
+}
+
+static void planKept(const ContractionShape &shape, WholeRowTile &whole, const TargetFacts &target) {
+  const ContractionTile &tile = whole.tile;
+  // Either dimension of an operand may be the one whose rows are padded.
+  whole.keptBytes = tile.n * tile.k * stagedBytes(shape) + std::max(tile.n, tile.k) * sharedPadding;
+  whole.ownBytes = std::max(tile.m * tile.k * stagedBytes(shape) + std::max(tile.m, tile.k) * sharedPadding,
+                            partialsBytes(tile, layoutOf(shape, tile, target)));
+}
+
+std::optional<WholeRowTile> trainkernel::chooseWholeRowTile(const ContractionShape &shape, int64_t rows, bool mayKeep,
+                                                            const TargetFacts &target) {
+  std::optional<WholeRowTile> best;
+  int64_t columns = llvm::alignTo(shape.n, 16), wholeDepth = llvm::alignTo(shape.k, 16);
   if (rows % 16 != 0 || rows * columns > 64 * 128)
     return std::nullopt;
-  for (int64_t depth = shape.onMatrixUnits ? 64 : 32; depth <= 512; depth *= 2) {
-    ContractionTile tile{rows, columns, std::min<int64_t>(depth, llvm::alignTo(shape.k, 16))};
+  auto consider = [&](int64_t depth) {
+    ContractionTile tile{rows, columns, std::min(depth, wholeDepth)};
     double time = predictTileTime(shape, tile, target, countTiles(shape, tile));
-    if (time < bestTime && sharedBytes(shape, tile, target) <= target.sharedBytes) {
-      bestTime = time;
-      best = tile;
-    }
+    if ((!best || time < best->time) && std::isfinite(time) && sharedBytes(shape, tile, target) <= target.sharedBytes)
+      best = WholeRowTile{tile, time};
+  };
+  if (mayKeep)
+    consider(wholeDepth);
+  if (best) {
+    planKept(shape, *best, target);
+    return best;
   }
+  for (int64_t depth = shape.onMatrixUnits ? 64 : 32; depth <= 512; depth *= 2)
+    consider(depth);
   return best;
 }
 

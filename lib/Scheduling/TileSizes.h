@@ -38,9 +38,22 @@ double predictTileTime(const ContractionShape &shape, const ContractionTile &til
 /// The tile with the least predicted time where `processors` CTAs work on the product.
 ContractionTile chooseContractionTile(const ContractionShape &shape, const TargetFacts &target, int64_t processors);
 
-/// The fastest tile of `rows` whole rows of a product, or nothing where none fits.
-std::optional<ContractionTile> chooseWholeRowTile(const ContractionShape &shape, int64_t rows,
-                                                  const TargetFacts &target);
+/// The part of a tile's time that bringing in the operand over n and k takes, where that is brought in at once.
+double predictOperandTime(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target,
+                          int64_t busy);
+
+/// A tile of whole rows, and what it means to keep the operand over n and k in shared memory; 0 where that is not
+/// possible. See `OpPlan`.
+struct WholeRowTile {
+  ContractionTile tile;
+  double time;
+  int64_t keptBytes = 0, ownBytes = 0;
+};
+
+/// The fastest tile of `rows` whole rows of a product, or nothing where none fits. Where `mayKeep`, one that can keep
+/// its operand goes first.
+std::optional<WholeRowTile> chooseWholeRowTile(const ContractionShape &shape, int64_t rows, bool mayKeep,
+                                               const TargetFacts &target);
 
 /// A tile of `shape` with about `elements` elements, filled from the last dimension.
 Sizes chooseElementTile(llvm::ArrayRef<int64_t> shape, int64_t elements);

@@ -16,18 +16,20 @@ public:
   ContractionEmitter(const CtaContext &context, TileDomain &domain, int64_t sharedOffset)
       : context(context), domain(domain), plan(planAt(domain, context.threads, sharedOffset)), builder(context.builder),
         loc(plan.op->getLoc()), math(builder, loc), unit(createUnit(context, plan)),
-        aStager(context, domain, plan, plan.aOperand, plan.a), bStager(context, domain, plan, plan.bOperand, plan.b) {}
+        aStager(context, domain, plan, plan.aOperand, plan.a), bStager(context, domain, plan, plan.bOperand, plan.b),
+        bIsStaged(domain.tile.getReusesKept()) {}
 
   LogicalResult prefetch() override {
     // A CTA with several tiles, or a first chunk that others replace, would overwrite what is prefetched before it is
     // used.
     bool keepsFirst = domain.numTiles <= context.grid && (plan.numChunks == 1 || plan.isPipelined);
     aIsStaged = keepsFirst && isPrefetched(plan.aOperand->get());
-    bIsStaged = keepsFirst && isPrefetched(plan.bOperand->get());
-    if (!aIsStaged && !bIsStaged)
+    bool stagesB = keepsFirst && !bIsStaged && isPrefetched(plan.bOperand->get());
+    bIsStaged |= stagesB;
+    if (!aIsStaged && !stagesB)
       return success();
     return context.forEachTile(domain, [&](ArrayRef<LaneIndex> origin) {
-      return stageOperands(context, loc, operandsIn(tilesOf(nullptr), aIsStaged, bIsStaged),
+      return stageOperands(context, loc, operandsIn(tilesOf(nullptr), aIsStaged, stagesB),
                            chunkStart(origin, math.constant(0)));
     });
   }
@@ -50,7 +52,8 @@ private:
   static ContractionPlan planAt(const TileDomain &domain, int64_t threads, int64_t sharedOffset) {
     ContractionPlan plan(domain, threads);
     plan.a.byteOffset += sharedOffset;
-    plan.b.byteOffset += sharedOffset;
+    if (!plan.keptAt)
+      plan.b.byteOffset += sharedOffset;
     plan.partialsOffset += sharedOffset;
     return plan;
   }
@@ -247,7 +250,7 @@ private:
   std::unique_ptr<MultiplyUnit> unit;
   Stager aStager, bStager;
   /// What is in shared memory before `run`.
-  bool aIsStaged = false, bIsStaged = false;
+  bool aIsStaged = false, bIsStaged;
   SmallVector<Value> initial;
   SmallVector<Result> results;
 };

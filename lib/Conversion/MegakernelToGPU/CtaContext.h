@@ -45,7 +45,10 @@ public:
 
 /// The tile op's shared memory starts at byte `sharedOffset`.
 std::unique_ptr<TileEmitter> createContraction(const CtaContext &context, TileDomain &domain, int64_t sharedOffset);
-LogicalResult emitPointwise(const CtaContext &context, TileDomain &domain);
+/// True where two pointwise ops of a phase have the same tiles on the same CTAs, and can be emitted together.
+bool areAlike(const TileDomain &a, const TileDomain &b);
+/// Emits pointwise ops that are alike.
+LogicalResult emitPointwise(const CtaContext &context, ArrayRef<const TileDomain *> domains);
 LogicalResult emitReduction(const CtaContext &context, TileDomain &domain, int64_t sharedOffset);
 /// `between` runs between the CTA's arrival at the barrier and its wait.
 LogicalResult emitBarrier(const CtaContext &context, BarrierOp barrier, function_ref<LogicalResult()> between);

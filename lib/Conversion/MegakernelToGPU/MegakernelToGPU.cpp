@@ -32,6 +32,8 @@ struct OpenPhase {
     int64_t sharedOffset;
     /// Null for what is emitted in one go.
     std::unique_ptr<TileEmitter> emitter;
+    bool isPointwise() const { return !domain.region.reduction && domain.numTiles > 0; }
+    bool isEmitted = false;
   };
   PhaseOp phase;
   /// No two tile ops share shared memory.
@@ -229,10 +231,17 @@ LogicalResult KernelLowering::prefetch(PhaseOp phase, Scope scope) {
 LogicalResult KernelLowering::lowerTile(OpenPhase::Tile &tile) {
   if (tile.emitter)
     return tile.emitter->run();
-  if (tile.domain.numTiles == 0)
+  if (tile.domain.numTiles == 0 || tile.isEmitted)
     return success();
-  return tile.domain.region.reduction ? emitReduction(*context, tile.domain, tile.sharedOffset)
-                                      : emitPointwise(*context, tile.domain);
+  if (!tile.isPointwise())
+    return emitReduction(*context, tile.domain, tile.sharedOffset);
+  SmallVector<const TileDomain *> alike;
+  for (std::unique_ptr<OpenPhase::Tile> &other : current.tiles)
+    if (other->isPointwise() && !other->isEmitted && areAlike(tile.domain, other->domain)) {
+      alike.push_back(&other->domain);
+      other->isEmitted = true;
+    }
+  return emitPointwise(*context, alike);
 }
 
 // The device library's square root is an approximation; LLVM's is rounded correctly, as PyTorch's is. A call, since the

@@ -33,6 +33,7 @@ private:
   FailureOr<SmallVector<Value>> reduceRounds(ArrayRef<LaneIndex> outputs, Value first, int64_t count);
   FailureOr<SmallVector<Value>> reduceAllRounds(ArrayRef<LaneIndex> outputs, int64_t rounds);
   FailureOr<SmallVector<Value>> reduceOwnPart(ArrayRef<LaneIndex> outputs);
+  void combineInWarp(SmallVector<Value> &totals);
   SmallVector<Value> combineParts(ValueRange partials);
   FailureOr<SmallVector<Value>> accumulate(ArrayRef<LaneIndex> outputs, Value item, ValueRange accumulators);
   SmallVector<LaneIndex> loopsAt(ArrayRef<LaneIndex> outputs, Value item);
@@ -50,6 +51,8 @@ private:
   int64_t reducedElements = 1, outputsPerTile = 1, lanes = 1;
   /// Threads per output, and this thread's output and part. Each part has several sets of accumulators.
   int64_t parts = 1, sets = 1;
+  /// True where the parts of an output are threads beside one another.
+  bool partsAreNeighbours = false;
   Value output, part;
   SmallVector<int64_t> scratchShape;
 };
@@ -62,19 +65,18 @@ void ReductionEmitter::splitThreads() {
   for (int64_t size : domain.sizes)
     outputsPerTile *= size;
   int64_t slots = llvm::PowerOf2Ceil(outputsPerTile);
-  bool reducesContiguous =
-      op.getNumDpsInputs() == 0 ||
-      llvm::is_contained(domain.region.reductionLoops, contiguousLoop(op, op.getDpsInputOperand(0)));
-  if (reducesContiguous && op.getNumDpsInputs() > 0 && !domain.region.reductionShape.empty()) {
+  partsAreNeighbours = op.getNumDpsInputs() == 0 ||
+                       llvm::is_contained(domain.region.reductionLoops, contiguousLoop(op, op.getDpsInputOperand(0)));
+  if (partsAreNeighbours && op.getNumDpsInputs() > 0 && !domain.region.reductionShape.empty()) {
     lanes = commonPowerOfTwo(16 / widestSourceBytes(op.getDpsInputs()[0]), {domain.region.reductionShape.back()});
   }
   parts = std::max<int64_t>(1, context.threads / slots);
   while (parts > 1 && parts / 2 >= reducedElements / lanes)
     parts /= 2;
-  output = reducesContiguous ? math.div(context.thread, parts) : math.rem(context.thread, slots);
-  part = reducesContiguous ? math.rem(context.thread, parts) : math.div(context.thread, slots);
+  output = partsAreNeighbours ? math.div(context.thread, parts) : math.rem(context.thread, slots);
+  part = partsAreNeighbours ? math.rem(context.thread, parts) : math.div(context.thread, slots);
   // One place for each thread, also for those that only repeat others' work.
-  int64_t columns = reducesContiguous ? context.threads / parts : slots;
+  int64_t columns = partsAreNeighbours ? context.threads / parts : slots;
   scratchShape = {context.threads / columns, columns};
 }
 
@@ -168,27 +170,75 @@ FailureOr<SmallVector<Value>> ReductionEmitter::reduceOwnPart(ArrayRef<LaneIndex
   return totals;
 }
 
-// A tree over the parts of each output; part 0 ends with the total.
+static constexpr int64_t warpSize = 32;
+
+// Shuffles move 32 bits.
+static bool mayShuffle(ValueRange values) {
+  return llvm::all_of(values.getTypes(), [](Type type) { return type.isF32() || type.isInteger(32); });
+}
+
+// The parts of an output that lie in one warp: the first of them ends with their total.
+void ReductionEmitter::combineInWarp(SmallVector<Value> &totals) {
+  int64_t width = std::min(parts, warpSize);
+  auto constant = [&](int64_t value) -> Value {
+    return arith::ConstantOp::create(builder, loc, builder.getI32IntegerAttr(value));
+  };
+  for (int64_t offset = width / 2; offset >= 1; offset /= 2)
+    for (auto [index, total] : llvm::enumerate(totals)) {
+      Value other =
+          gpu::ShuffleOp::create(builder, loc, total, constant(offset), constant(width), gpu::ShuffleMode::DOWN)
+              .getShuffleResult();
+      total = combiners.combine(builder, loc, index, total, other);
+    }
+}
+
+// Part 0 of each output ends with the total. Parts beside one another meet in their warp, others in shared memory: down
+// to a few in a tree, then one after the other.
 SmallVector<Value> ReductionEmitter::combineParts(ValueRange partials) {
+  constexpr int64_t few = 8;
   SmallVector<Value> totals(partials);
-  if (parts == 1)
+  int64_t left = parts;
+  Value place = part;
+  if (partsAreNeighbours && mayShuffle(partials)) {
+    combineInWarp(totals);
+    left = llvm::divideCeil(parts, warpSize);
+    place = math.div(part, warpSize);
+  }
+  if (left == 1)
     return totals;
   SmallVector<Value> scratch;
   for (auto [index, partial] : llvm::enumerate(partials))
     scratch.push_back(
         context.sharedView(loc, scratchShape, partial.getType(), sharedOffset + index * context.threads * 8));
-  for (int64_t half = parts / 2; half >= 1; half /= 2) {
-    for (auto [total, memory] : llvm::zip(totals, scratch))
-      memref::StoreOp::create(builder, loc, total, memory, ValueRange{part, output});
+  auto loadAt = [&](size_t index, Value from) -> Value {
+    return memref::LoadOp::create(builder, loc, scratch[index], ValueRange{from, output});
+  };
+  Value leads = left < parts ? arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, math.rem(part, warpSize),
+                                                     math.constant(0))
+                             : Value();
+  auto publish = [&] {
+    (void)context.when(loc, leads, [&] {
+      for (auto [total, memory] : llvm::zip(totals, scratch))
+        memref::StoreOp::create(builder, loc, total, memory, ValueRange{place, output});
+      return success();
+    });
     context.barrier(loc);
+  };
+  for (; left > few; left /= 2) {
+    publish();
     // Every thread reads within bounds; what parts beyond the half compute is never used.
-    Value other = math.rem(math.add(part, half), parts);
-    for (auto [index, memory] : llvm::enumerate(scratch)) {
-      Value value = memref::LoadOp::create(builder, loc, memory, ValueRange{other, output});
-      totals[index] = combiners.combine(builder, loc, index, totals[index], value);
-    }
+    Value other = math.rem(math.add(place, left / 2), left);
+    for (size_t index = 0; index < totals.size(); ++index)
+      totals[index] = combiners.combine(builder, loc, index, totals[index], loadAt(index, other));
     context.barrier(loc);
   }
+  publish();
+  for (size_t index = 0; index < totals.size(); ++index) {
+    totals[index] = loadAt(index, math.constant(0));
+    for (int64_t from = 1; from < left; ++from)
+      totals[index] = combiners.combine(builder, loc, index, totals[index], loadAt(index, math.constant(from)));
+  }
+  context.barrier(loc);
   return totals;
 }
 

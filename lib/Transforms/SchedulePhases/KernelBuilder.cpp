@@ -76,8 +76,11 @@ private:
 StepModel KernelBuilder::modelStep() {
   StepModel model;
   DenseMap<Operation *, unsigned> numberOf;
+  llvm::StringMap<int> operands;
   for (auto [number, node] : llvm::enumerate(nodes)) {
     model.ops.push_back(modelOf(node));
+    if (std::optional<std::string> operand = sharedOperandOf(node))
+      model.ops.back().sharedOperand = operands.try_emplace(*operand, operands.size()).first->second;
     numberOf[node] = number;
   }
   SmallVector<SmallVector<unsigned>> readers(step.getNumArguments());

@@ -2,6 +2,7 @@
 
 #include "lib/Transforms/SchedulePhases/TileChoice.h"
 
+#include "lib/Analysis/KeptOperands.h"
 #include "lib/Analysis/Sources.h"
 #include "lib/Analysis/TileFootprint.h"
 #include "lib/Analysis/TileGeometry.h"
@@ -132,6 +133,18 @@ llvm::SmallVector<int64_t, 2> mlir::megakernel::sharedRowsOf(FusedOp before, Fus
         }))
       shared.push_back(count);
   return shared;
+}
+
+std::optional<std::string> mlir::megakernel::sharedOperandOf(FusedOp op) {
+  FusedRegion region = FusedRegion::get(op.getBody());
+  if (!region.reduction || !region.isContraction())
+    return std::nullopt;
+  ContractionLoops loops(region);
+  unsigned n = loops.n.back(), k = loops.k.back();
+  OpOperand *operand = operandsOf(region.reduction, loops.m.back()).second;
+  bool kInner = contiguousLoop(region.reduction, operand) == k;
+  llvm::SetVector<Value> sources;
+  return textOfOperand(region.reduction, operand, kInner ? n : k, kInner ? k : n, op.getInputs(), sources);
 }
 
 static SmallVector<int64_t> contractionSizes(FusedRegion &region, const ContractionTile &tile) {

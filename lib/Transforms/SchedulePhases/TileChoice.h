@@ -15,6 +15,10 @@ trainkernel::OpModel modelOf(FusedOp op);
 /// The numbers of rows for which each row of `after` reads nothing of `before` but the same row.
 llvm::SmallVector<int64_t, 2> sharedRowsOf(FusedOp before, FusedOp after);
 
+/// For a contraction, a text of what its rows are multiplied with where that is computed from arguments alone: equal
+/// texts, equal operands. Else nothing.
+std::optional<std::string> sharedOperandOf(FusedOp op);
+
 /// The tile sizes of a plan, in the order that `megakernel.tile` wants them.
 SmallVector<int64_t> tileSizesOf(FusedOp op, const trainkernel::OpPlan &plan);
 

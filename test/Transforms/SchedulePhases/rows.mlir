@@ -7,7 +7,7 @@
 // CHECK: megakernel.barrier <cta>
 // CHECK-NEXT: megakernel.phase {
 // CHECK-NEXT: megakernel.tile {{.*}} outs(%[[Y:.*]] : memref<256x512xf32>) sizes [[[ROWS]], 512] {
-// CHECK: megakernel.barrier <grid>
+// CHECK: megakernel.barrier <{{cluster|grid}}>
 // CHECK-NEXT: megakernel.phase {
 // CHECK-NEXT: megakernel.tile ins(%{{.*}} = %[[Y]]
 // CHECK-NOT: megakernel.barrier

@@ -1,0 +1,28 @@
+// RUN: tk-opt %s --tk-insert-barriers --split-input-file | FileCheck %s
+
+// Rows become columns.
+// CHECK-LABEL: megakernel.kernel @transposed(
+// CHECK: megakernel.barrier <cta>
+megakernel.kernel @transposed(%x: memref<8x4xf32> {megakernel.role = #megakernel.role<batch>},
+    %y: memref<4x8xf32> {megakernel.role = #megakernel.role<output>})
+    attributes {grid = 4 : i64, cluster = 1 : i64, threads = 32 : i64} {
+  %b = megakernel.buffer : memref<8x4xf32>
+  megakernel.phase {
+    megakernel.tile ins(%a = %x : memref<8x4xf32>) outs(%b : memref<8x4xf32>) sizes [2, 4] {
+      megakernel.yield %a : tensor<8x4xf32>
+    }
+  }
+  megakernel.phase {
+    megakernel.tile ins(%a = %b : memref<8x4xf32>) outs(%y : memref<4x8xf32>) sizes [4, 2] {
+      %e = tensor.empty() : tensor<4x8xf32>
+      %t = linalg.generic {indexing_maps = [affine_map<(i, j) -> (j, i)>, affine_map<(i, j) -> (i, j)>],
+                           iterator_types = ["parallel", "parallel"]}
+          ins(%a : tensor<8x4xf32>) outs(%e : tensor<4x8xf32>) {
+      ^bb0(%in: f32, %out: f32):
+        linalg.yield %in : f32
+      } -> tensor<4x8xf32>
+      megakernel.yield %t : tensor<4x8xf32>
+    }
+  }
+  megakernel.return
+}

@@ -1,0 +1,64 @@
+// What is not where it is looked for.
+// RUN: tk-opt %s --tk-check-schedule --split-input-file --verify-diagnostics
+
+megakernel.kernel @beyond(%x: memref<32x32xbf16> {megakernel.role = #megakernel.role<batch>},
+    %d: memref<32x64xbf16> {megakernel.role = #megakernel.role<batch>},
+    %w: memref<32x64xbf16> {megakernel.role = #megakernel.role<state>},
+    %y: memref<32x64xf32> {megakernel.role = #megakernel.role<output>},
+    %z: memref<32x32xf32> {megakernel.role = #megakernel.role<output>})
+    attributes {grid = 4 : i64, cluster = 1 : i64, threads = 256 : i64, shared_bytes = 16384 : i64, target = "sm_90a"} {
+  megakernel.phase {
+    // expected-error @below {{operand is kept up to byte 16896 of shared memory, expected 'shared_bytes' of the kernel (16384) to cover it}}
+    megakernel.tile ins(%a = %x : memref<32x32xbf16>, %b = %w : memref<32x64xbf16>)
+        outs(%y : memref<32x64xf32>) sizes [16, 64, 32] attributes {kept_at = 12288 : i64} {
+      %zero = arith.constant 0.0 : f32
+      %e = tensor.empty() : tensor<32x64xf32>
+      %f = linalg.fill ins(%zero : f32) outs(%e : tensor<32x64xf32>) -> tensor<32x64xf32>
+      %r = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>,
+                                            affine_map<(m, n, k) -> (m, n)>],
+                           iterator_types = ["parallel", "parallel", "reduction"]}
+          ins(%a, %b : tensor<32x32xbf16>, tensor<32x64xbf16>) outs(%f : tensor<32x64xf32>) {
+      ^bb0(%i: bf16, %j: bf16, %o: f32):
+        %left = arith.extf %i : bf16 to f32
+        %right = arith.extf %j : bf16 to f32
+        %p = arith.mulf %left, %right : f32
+        %s = arith.addf %p, %o : f32
+        linalg.yield %s : f32
+      } -> tensor<32x64xf32>
+      megakernel.yield %r : tensor<32x64xf32>
+    }
+  }
+  megakernel.return
+}
+
+// -----
+
+megakernel.kernel @parts(%x: memref<32x32xbf16> {megakernel.role = #megakernel.role<batch>},
+    %d: memref<32x64xbf16> {megakernel.role = #megakernel.role<batch>},
+    %w: memref<32x64xbf16> {megakernel.role = #megakernel.role<state>},
+    %y: memref<32x64xf32> {megakernel.role = #megakernel.role<output>},
+    %z: memref<32x32xf32> {megakernel.role = #megakernel.role<output>})
+    attributes {grid = 4 : i64, cluster = 1 : i64, threads = 256 : i64, shared_bytes = 16384 : i64, target = "sm_90a"} {
+  megakernel.phase {
+    // expected-error @below {{operand is kept, but differs from tile to tile or is not computed from inputs alone, expected no 'kept_at'}}
+    megakernel.tile ins(%a = %x : memref<32x32xbf16>, %b = %w : memref<32x64xbf16>)
+        outs(%y : memref<32x64xf32>) sizes [16, 32, 32] attributes {kept_at = 0 : i64} {
+      %zero = arith.constant 0.0 : f32
+      %e = tensor.empty() : tensor<32x64xf32>
+      %f = linalg.fill ins(%zero : f32) outs(%e : tensor<32x64xf32>) -> tensor<32x64xf32>
+      %r = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>,
+                                            affine_map<(m, n, k) -> (m, n)>],
+                           iterator_types = ["parallel", "parallel", "reduction"]}
+          ins(%a, %b : tensor<32x32xbf16>, tensor<32x64xbf16>) outs(%f : tensor<32x64xf32>) {
+      ^bb0(%i: bf16, %j: bf16, %o: f32):
+        %left = arith.extf %i : bf16 to f32
+        %right = arith.extf %j : bf16 to f32
+        %p = arith.mulf %left, %right : f32
+        %s = arith.addf %p, %o : f32
+        linalg.yield %s : f32
+      } -> tensor<32x64xf32>
+      megakernel.yield %r : tensor<32x64xf32>
+    }
+  }
+  megakernel.return
+}

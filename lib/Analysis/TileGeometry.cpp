@@ -131,7 +131,7 @@ ContractionPlan::ContractionPlan(const TileGeometry &geometry, int64_t threads) 
   b = place(bOperand, nLoop, keptAt.value_or(behindA));
   stageBytes = keptAt ? behindA : llvm::alignTo(b.byteOffset + b.bytes(), 16);
   isPipelined =
-      numChunks > 1 && a.vectorsPerThread(threads) + b.vectorsPerThread(threads) <= trainkernel::maxVectorsInFlight;
+      numChunks > 1 && a.vectorsPerThread(threads) + b.vectorsPerThread(threads) <= trainkernel::maxVectorsCarried;
   trainkernel::TileWork work{sizeOf(mLoop), sizeOf(nLoop), sizeOf(kLoop), numChunks, epilogueBytes(region)};
   layout =
       onMatrixUnit ? trainkernel::chooseWarpLayout(work, threads / 32) : trainkernel::chooseThreadLayout(work, threads);

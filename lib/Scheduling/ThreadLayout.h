@@ -14,6 +14,8 @@ namespace trainkernel {
 
 /// Vectors of 16 bytes that a thread may have on their way at once while operands are staged.
 inline constexpr int64_t maxVectorsInFlight = 24;
+/// Those that it may hold while it multiplies.
+inline constexpr int64_t maxVectorsCarried = 16;
 
 /// What shared memory moves in a cycle, to and from all warps of an SM together, loads from global memory included.
 inline constexpr double sharedBytesPerCycle = 128;

@@ -43,7 +43,7 @@ static int64_t vectorsPerThread(const ContractionShape &shape, const Contraction
 }
 
 static bool isPipelined(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target) {
-  return chunksOf(shape, tile) > 1 && vectorsPerThread(shape, tile, target) <= maxVectorsInFlight;
+  return chunksOf(shape, tile) > 1 && vectorsPerThread(shape, tile, target) <= maxVectorsCarried;
 }
 
 // Loads and products of all chunks, from the first load to the last product.

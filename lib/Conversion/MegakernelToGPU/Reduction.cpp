@@ -11,6 +11,7 @@
 #include "lib/Conversion/Common/CarriedLoop.h"
 #include "lib/Conversion/Common/Combiner.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
@@ -177,17 +178,18 @@ static bool mayShuffle(ValueRange values) {
   return llvm::all_of(values.getTypes(), [](Type type) { return type.isF32() || type.isInteger(32); });
 }
 
-// The parts of an output that lie in one warp: the first of them ends with their total.
+// The parts of an output that lie in one warp: the first of them ends with their total. All lanes take part; the clamp
+// cuts the warp into segments of `width` lanes, as the PTX manual says of shfl.sync.
 void ReductionEmitter::combineInWarp(SmallVector<Value> &totals) {
   int64_t width = std::min(parts, warpSize);
-  auto constant = [&](int64_t value) -> Value {
+  auto constant = [&](int32_t value) -> Value {
     return arith::ConstantOp::create(builder, loc, builder.getI32IntegerAttr(value));
   };
+  Value allLanes = constant(-1), clamp = constant(((warpSize - width) << 8) | 31);
   for (int64_t offset = width / 2; offset >= 1; offset /= 2)
     for (auto [index, total] : llvm::enumerate(totals)) {
-      Value other =
-          gpu::ShuffleOp::create(builder, loc, total, constant(offset), constant(width), gpu::ShuffleMode::DOWN)
-              .getShuffleResult();
+      Value other = NVVM::ShflOp::create(builder, loc, total.getType(), allLanes, total, constant(offset), clamp,
+                                         NVVM::ShflKind::down, /*return_value_and_is_valid=*/UnitAttr());
       total = combiners.combine(builder, loc, index, total, other);
     }
 }

@@ -103,6 +103,9 @@ ContractionGeometry::ContractionGeometry(const TileGeometry &geometry) : op(geom
 ContractionPlan::ContractionPlan(const TileGeometry &geometry, int64_t threads) : ContractionGeometry(geometry) {
   Type aType = getElementTypeOrSelf(aOperand->get().getType()), bType = getElementTypeOrSelf(bOperand->get().getType());
   onMatrixUnit = aType == bType && (aType.isBF16() || aType.isF16());
+  rows = tileSizes[mLoop];
+  if (onMatrixUnit)
+    tileSizes[mLoop] = llvm::alignTo(rows, 16);
   auto place = [&](OpOperand *operand, unsigned loop, int64_t byteOffset) {
     // Both units read either order, so the order of global memory is kept: no store has to transpose.
     bool kInner = contiguousLoop(op, operand) == kLoop;

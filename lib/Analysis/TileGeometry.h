@@ -85,6 +85,9 @@ struct ContractionPlan : ContractionGeometry {
   int64_t partialsPitch() const { return sizeOf(nLoop) + 8; }
 
   bool onMatrixUnit;
+  /// Rows of the tile. A matrix unit multiplies 16 at a time: `sizeOf(mLoop)` may be more, and what is beyond is thrown
+  /// away.
+  int64_t rows;
   /// Where b is kept for later tile ops, beside the shared memory of this one; see `megakernel.tile`.
   std::optional<uint64_t> keptAt;
   trainkernel::ThreadLayout layout;

@@ -24,7 +24,7 @@ public:
       otherLoop = tile.outerLoop;
     }
     int64_t bytes = cast<RankedTensorType>(operand->get().getType()).getElementTypeBitWidth() / 8;
-    lanes = commonPowerOfTwo(16 / bytes, {plan.extentOf(readLoop), plan.sizeOf(readLoop)});
+    lanes = commonPowerOfTwo(16 / bytes, {plan.extentOf(readLoop), ownSize(readLoop)});
   }
 
   /// Vectors that each thread brings in.
@@ -43,8 +43,8 @@ public:
       int64_t runs = plan.sizeOf(readLoop) / lanes;
       Value other = math.div(item, runs), read = math.mul(math.rem(item, runs), lanes);
       SmallVector<LaneIndex> loops(base);
-      loops[otherLoop] = {math.add(base[otherLoop].base, other), 0, 1};
-      loops[readLoop] = {math.add(base[readLoop].base, read), lanes > 1 ? 1 : 0, lanes};
+      loops[otherLoop] = {math.add(base[otherLoop].base, withinOwn(otherLoop, other, 1)), 0, 1};
+      loops[readLoop] = {math.add(base[readLoop].base, withinOwn(readLoop, read, lanes)), lanes > 1 ? 1 : 0, lanes};
       Value value = guardedElements(loops);
       if (!value)
         return failure();
@@ -59,6 +59,13 @@ public:
   }
 
 private:
+  // How much of a loop is the tile's own: a matrix unit may multiply more rows than there are.
+  int64_t ownSize(unsigned loop) const { return loop == plan.mLoop ? plan.rows : plan.sizeOf(loop); }
+  // Rows beyond repeat the last one: they may be another CTA's, at work on them.
+  Value withinOwn(unsigned loop, Value local, int64_t count) {
+    return ownSize(loop) == plan.sizeOf(loop) ? local : math.min(local, math.constant(ownSize(loop) - count));
+  }
+
   int64_t numItems() const { return plan.sizeOf(readLoop) / lanes * plan.sizeOf(otherLoop); }
   Value elements(ArrayRef<LaneIndex> loops) {
     ElementEmitter emitter(builder, domain.tile, lanes);

@@ -104,6 +104,9 @@ ContractionPlan::ContractionPlan(const TileGeometry &geometry, int64_t threads) 
   FusedRegion region = geometry.region;
   Type aType = getElementTypeOrSelf(aOperand->get().getType()), bType = getElementTypeOrSelf(bOperand->get().getType());
   onMatrixUnit = aType == bType && (aType.isBF16() || aType.isF16());
+  rows = tileSizes[mLoop];
+  if (onMatrixUnit)
+    tileSizes[mLoop] = llvm::alignTo(rows, 16);
   auto place = [&](OpOperand *operand, unsigned loop, int64_t byteOffset) {
     // Both units read either order, so the order of global memory is kept: no store has to transpose.
     bool kInner = contiguousLoop(op, operand) == kLoop;
@@ -119,7 +122,7 @@ ContractionPlan::ContractionPlan(const TileGeometry &geometry, int64_t threads) 
     tile.otherLoop = tile.readLoop == inner ? outer : inner;
     // 16 bytes of memory a lane: more in two loads would leave gaps between the lanes of each.
     tile.lanes =
-        commonPowerOfTwo(16 / widestSourceBytes(operand->get()), {extents[tile.readLoop], tileSizes[tile.readLoop]});
+        commonPowerOfTwo(16 / widestSourceBytes(operand->get()), {extents[tile.readLoop], ownSizeOf(tile.readLoop)});
     tile.vectorsPerItem =
         llvm::divideCeil(std::max<int64_t>(1, bytesPerElement(sourcesOf(operand->get()))) * tile.lanes, 16);
     return tile;

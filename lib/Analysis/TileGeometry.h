@@ -101,6 +101,11 @@ struct ContractionPlan : ContractionGeometry {
   int64_t partialsPitch() const { return sizeOf(nLoop) + 8; }
 
   bool onMatrixUnit;
+  /// Rows of the tile. A matrix unit multiplies 16 at a time: `sizeOf(mLoop)` may be more, and what is beyond is thrown
+  /// away.
+  int64_t rows;
+  /// How much of a loop is the tile's own.
+  int64_t ownSizeOf(unsigned loop) const { return loop == mLoop ? rows : sizeOf(loop); }
   /// Where b is kept for later tile ops, beside the shared memory of this one; see `megakernel.tile`.
   std::optional<uint64_t> keptAt;
   trainkernel::ThreadLayout layout;

@@ -137,6 +137,7 @@ std::optional<OpPlan> OpPlanner::planRowContraction(const OpModel &op, const Row
     return std::nullopt;
   OpPlan plan;
   plan.tile = whole->tile;
+  plan.tile.m = rows.perTile;
   plan.tiles = rows.tiles();
   plan.tileTime = whole->time;
   plan.keptBytes = whole->keptBytes;

@@ -143,11 +143,17 @@ std::optional<WholeRowTile> trainkernel::chooseWholeRowTile(const ContractionSha
                                                             const TargetFacts &target) {
   std::optional<WholeRowTile> best;
   int64_t columns = llvm::alignTo(shape.n, 16), wholeDepth = llvm::alignTo(shape.k, 16);
-  if (rows % 16 != 0 || rows * columns > 64 * 128)
+  // A matrix unit multiplies 16 rows at a time, also where there are fewer.
+  int64_t unitRows = llvm::alignTo(rows, 16);
+  if ((rows != unitRows && !(shape.onMatrixUnits && rows % 8 == 0)) || unitRows * columns > 64 * 128)
     return std::nullopt;
+  ContractionShape own = shape;
+  own.aBytes = shape.aBytes * rows / unitRows;
+  own.resultBytes = shape.resultBytes * rows / unitRows;
+  own.resultWork = shape.resultWork * rows / unitRows;
   auto consider = [&](int64_t depth) {
-    ContractionTile tile{rows, columns, std::min(depth, wholeDepth)};
-    double time = predictTileTime(shape, tile, target, countTiles(shape, tile));
+    ContractionTile tile{unitRows, columns, std::min(depth, wholeDepth)};
+    double time = predictTileTime(own, tile, target, shape.batch * divideCeil(shape.m, rows));
     if ((!best || time < best->time) && std::isfinite(time) && sharedBytes(shape, tile, target) <= target.sharedBytes)
       best = WholeRowTile{tile, time};
   };

@@ -200,6 +200,8 @@ private:
           result.indices.push_back(start);
       }
       result.inBounds = domain.inBounds(math, result.indices);
+      if (plan.rows < plan.sizeOf(plan.mLoop))
+        result.inBounds = math.both(result.inBounds, math.less(m, plan.rows));
       result.emitter = std::make_unique<ElementEmitter>(builder, domain.tile, lanes);
       if (!result.inBounds)
         for (Value yielded : domain.region.yielded)

@@ -68,6 +68,7 @@ private:
     /// Null where every item is inside of the domain.
     Value isInside;
   };
+  Value withinOwn(unsigned loop, Value local, int64_t count);
   Item itemAt(ArrayRef<LaneIndex> base, Value number, int64_t offset);
   Value widen(Value value);
 

@@ -18,6 +18,11 @@ int64_t Stager::vectorsPerItem() const { return tile.vectorsPerItem; }
 
 int64_t Stager::itemsPerThread() const { return llvm::divideCeil(tile.numItems(), context.threads); }
 
+// Rows beyond the tile's own repeat the last one: they may be another CTA's, at work on them.
+Value Stager::withinOwn(unsigned loop, Value local, int64_t count) {
+  return plan.ownSizeOf(loop) == plan.sizeOf(loop) ? local : math.min(local, math.constant(plan.ownSizeOf(loop) - count));
+}
+
 // Item `number` (a value, or null for 0) + `offset` of this thread, in the tile at the loop indices `base`.
 Stager::Item Stager::itemAt(ArrayRef<LaneIndex> base, Value number, int64_t offset) {
   Value own = number ? math.add(number, offset) : math.constant(offset);
@@ -30,8 +35,9 @@ Stager::Item Stager::itemAt(ArrayRef<LaneIndex> base, Value number, int64_t offs
   result.other = math.div(item, runs);
   result.read = math.mul(math.rem(item, runs), tile.lanes);
   SmallVector<LaneIndex> loops(base);
-  loops[tile.otherLoop] = {math.add(base[tile.otherLoop].base, result.other), 0, 1};
-  loops[tile.readLoop] = {math.add(base[tile.readLoop].base, result.read), tile.lanes > 1 ? 1 : 0, tile.lanes};
+  Value other = withinOwn(tile.otherLoop, result.other, 1), read = withinOwn(tile.readLoop, result.read, tile.lanes);
+  loops[tile.otherLoop] = {math.add(base[tile.otherLoop].base, other), 0, 1};
+  loops[tile.readLoop] = {math.add(base[tile.readLoop].base, read), tile.lanes > 1 ? 1 : 0, tile.lanes};
   // What is outside of the domain is read at its edge, and zero takes its place: a branch would keep loads apart.
   for (unsigned loop : {tile.readLoop, tile.otherLoop}) {
     int64_t extent = plan.extentOf(loop);

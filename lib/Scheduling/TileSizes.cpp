@@ -57,7 +57,8 @@ static double predictChunks(const ContractionShape &shape, const ContractionTile
   double working = passing / target.clock + multiply + 2 * target.ctaBarrier;
   if (!isPipelined(shape, tile, target)) {
     int64_t batches = divideCeil(vectorsPerThread(shape, tile, target), maxVectorsInFlight);
-    return chunks * (batches * target.loadLatency + transfer + multiply + 2 * target.ctaBarrier);
+    return chunks * (batches * target.loadLatency + std::max(transfer, passing / target.clock) + multiply +
+                     2 * target.ctaBarrier);
   }
   // One chunk is on its way at any time, so none takes less than the latency.
   double steady = std::max({transfer, target.loadLatency, working});

@@ -160,6 +160,10 @@ def Megakernel_KernelOp : Megakernel_Op<"kernel", [FunctionOpInterface, Isolated
     made for. `shared_bytes` is the dynamic shared memory of one CTA, `arena_bytes` the size of the arena that
     `megakernel.buffer` ops view. These three are set when known.
 
+    `plan` says how the schedule was chosen, for reports: `considered` lists the plans by `grid`, `cluster` and
+    predicted time (`ns`), `chosen` is the planner's, `overridden` what the given `overrides` made of it.
+    `launch_ns` and `predicted_ns` are the predicted times of the launch and of the whole step in nanoseconds.
+
     On a CPU a worker thread stands for a CTA, and the runtime chooses how many there are: tile `t` runs on worker
     `(first_cta + t) mod workers`, and a barrier that joins all CTAs joins all workers.
 
@@ -194,7 +198,10 @@ def Megakernel_KernelOp : Megakernel_Op<"kernel", [FunctionOpInterface, Isolated
                        I64Attr:$grid, I64Attr:$cluster, I64Attr:$threads,
                        OptionalAttr<StrAttr>:$target,
                        OptionalAttr<I64Attr>:$shared_bytes,
-                       OptionalAttr<I64Attr>:$arena_bytes);
+                       OptionalAttr<I64Attr>:$arena_bytes,
+                       OptionalAttr<DictionaryAttr>:$plan,
+                       OptionalAttr<I64Attr>:$launch_ns,
+                       OptionalAttr<I64Attr>:$predicted_ns);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
@@ -240,6 +247,7 @@ def Megakernel_PhaseOp : Megakernel_Op<"phase", [SingleBlock, NoTerminator, Pare
   let summary = "tile ops that need no order among themselves";
   let description = [{
     All tiles of all tile ops of a phase may run at once, in any order, on the CTAs that their placement names.
+    `predicted` is what the busiest CTA is predicted to spend.
 
     Constraints:
 
@@ -247,6 +255,8 @@ def Megakernel_PhaseOp : Megakernel_Op<"phase", [SingleBlock, NoTerminator, Pare
 
     Example: see `megakernel.kernel`.
   }];
+  let arguments = (ins OptionalAttr<Megakernel_CostAttr>:$predicted);
+  let builders = [OpBuilder<(ins), [{ build($_builder, $_state, /*predicted=*/nullptr); }]>];
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "attr-dict-with-keyword $body";
   let hasVerifier = 1;
@@ -263,7 +273,7 @@ def Megakernel_TileOp : Megakernel_Op<"tile", [AttrSizedOperandSegments, Isolate
     `(first_cta + t) mod grid`. A reduction dimension is walked in steps of its size by the CTA of the tile.
 
     `prefetched` numbers the inputs that may be read before the barrier ahead of the phase, while other CTAs still work
-    on what comes before it.
+    on what comes before it. `predicted` is what a CTA is predicted to spend on one tile.
 
     Constraints:
 
@@ -279,10 +289,12 @@ def Megakernel_TileOp : Megakernel_Op<"tile", [AttrSizedOperandSegments, Isolate
   let arguments = (ins Variadic<AnyMemRef>:$inputs, Variadic<AnyMemRef>:$outputs,
                        DenseI64ArrayAttr:$sizes,
                        DefaultValuedAttr<I64Attr, "0">:$first_cta,
-                       OptionalAttr<DenseI64ArrayAttr>:$prefetched);
+                       OptionalAttr<DenseI64ArrayAttr>:$prefetched,
+                       OptionalAttr<Megakernel_CostAttr>:$predicted);
   let builders = [OpBuilder<(ins "::mlir::ValueRange":$inputs, "::mlir::ValueRange":$outputs,
                              "::llvm::ArrayRef<int64_t>":$sizes), [{
-    build($_builder, $_state, inputs, outputs, sizes, /*first_cta=*/0, /*prefetched=*/nullptr);
+    build($_builder, $_state, inputs, outputs, sizes, /*first_cta=*/0, /*prefetched=*/nullptr,
+          /*predicted=*/nullptr);
   }]>];
   let extraClassDeclaration = [{
     /// True where input `index` may be read before the barrier ahead of the phase.
@@ -300,6 +312,7 @@ def Megakernel_BarrierOp : Megakernel_Op<"barrier", [ParentOneOf<["KernelOp"]>]>
   let summary = "orders all accesses before it and after it";
   let description = [{
     Every access of every thread of the scope before the barrier happens before every access after it.
+    `predicted_ns` is the predicted time from the last arrival on, in nanoseconds.
 
     Example:
 
@@ -310,7 +323,8 @@ def Megakernel_BarrierOp : Megakernel_Op<"barrier", [ParentOneOf<["KernelOp"]>]>
     }
     ```
   }];
-  let arguments = (ins Megakernel_ScopeAttr:$scope);
+  let arguments = (ins Megakernel_ScopeAttr:$scope, OptionalAttr<I64Attr>:$predicted_ns);
+  let builders = [OpBuilder<(ins "Scope":$scope), [{ build($_builder, $_state, scope, /*predicted_ns=*/nullptr); }]>];
   let assemblyFormat = "$scope attr-dict";
 }
 

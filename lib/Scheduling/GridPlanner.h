@@ -23,6 +23,10 @@ struct OpModel {
   /// Bytes that the whole op reads and writes.
   int64_t bytes = 0;
   ContractionShape contraction;
+  /// Tile sizes that the user chose, with `sizes` or `tile` as in OpPlan.
+  bool isFixed = false;
+  ContractionTile fixedTile{1, 1, 1};
+  Sizes fixedSizes;
 };
 
 struct OpPlan {
@@ -31,7 +35,14 @@ struct OpPlan {
   /// For any other op: tile sizes over the shape.
   Sizes sizes;
   int64_t tiles = 1;
-  double tileTime = 0;
+  /// Of one tile.
+  TileCost cost;
+};
+
+/// A plan that the planner tried, with its predicted time in microseconds.
+struct Candidate {
+  int64_t grid, cluster;
+  double time;
 };
 
 struct GridPlan {
@@ -40,10 +51,32 @@ struct GridPlan {
   /// Predicted times in microseconds, without and with barriers and launch.
   llvm::SmallVector<double> phaseTimes;
   double time = 0;
+  /// All plans that were tried, this one included.
+  llvm::SmallVector<Candidate> considered;
 };
 
-/// The plan with the least predicted time; with `grid` CTAs where that is not 0.
-GridPlan planGrid(llvm::ArrayRef<OpModel> ops, const TargetFacts &target, int64_t grid = 0);
+/// The plan with the least predicted time; with `grid` CTAs, and clusters of `cluster`, where these are not 0. The grid
+/// is a multiple of the cluster.
+GridPlan planGrid(llvm::ArrayRef<OpModel> ops, const TargetFacts &target, int64_t grid = 0, int64_t cluster = 0);
+
+/// Why code cannot be made for an op with its fixed tile sizes, or nothing. A GPU's shared memory is not looked at.
+std::string findFault(const OpModel &op, const TargetFacts &target);
+
+/// What one of `busy` processors spends on one tile of `op`, cut as `plan` says. This is the cost model: all that is
+/// said of times is made of it.
+TileCost predictOp(const OpModel &op, const OpPlan &plan, const TargetFacts &target, int64_t busy);
+
+/// The tiles of one op on the CTAs of a phase: tile t runs on CTA (first + t) mod grid.
+struct PlacedTiles {
+  int64_t tiles, first;
+  TileCost cost;
+};
+
+/// What the busiest CTA of a phase spends.
+TileCost predictPhase(llvm::ArrayRef<PlacedTiles> ops, int64_t grid);
+
+/// Time of a launch.
+double predictLaunch(const TargetFacts &target, int64_t grid, int64_t cluster);
 
 } // namespace trainkernel
 

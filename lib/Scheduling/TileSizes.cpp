@@ -5,6 +5,7 @@
 #include "llvm/Support/MathExtras.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 using namespace trainkernel;
@@ -30,22 +31,41 @@ static ThreadLayout layoutOf(const ContractionShape &shape, const ContractionTil
 }
 
 // Chunks of k follow each other: load, multiply.
-double trainkernel::predictTileTime(const ContractionShape &shape, const ContractionTile &tile,
-                                    const TargetFacts &target, int64_t busy) {
+TileCost trainkernel::predictTile(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target,
+                                  int64_t busy) {
   double perByte = std::max(target.timePerByte, busy * target.timePerByteOfAll);
   double operands = (double(tile.m) * shape.aBytes + double(tile.n) * shape.bBytes) * shape.k;
   double results = double(tile.m) * tile.n * shape.resultBytes;
-  double transfer = (operands + results) * perByte;
   int64_t chunks = divideCeil(shape.k, tile.k);
   if (target.kind == TargetKind::Cpu)
-    return target.loadLatency + chunks * target.loadLatency + transfer +
-           double(tile.m) * tile.n * shape.k / target.multiplyRate;
+    return {target.loadLatency + chunks * target.loadLatency, operands * perByte,
+            double(tile.m) * tile.n * shape.k / target.multiplyRate, results * perByte};
   int64_t vectors = (tile.m + tile.n) * tile.k * (shape.onMatrixUnits ? 2 : 4) / 16;
   int64_t batches = divideCeil(vectors, maxVectorsInFlight * target.threads);
   double multiply = layoutOf(shape, tile, target).cycles / target.clock;
   double epilogue = double(tile.m) * tile.n * shape.resultWork / instructionsPerCycle / target.clock;
-  return chunks * (batches * target.loadLatency + multiply + 2 * target.ctaBarrier) + transfer + epilogue +
-         target.loadLatency / 2;
+  return {chunks * batches * target.loadLatency + target.loadLatency / 2, operands * perByte,
+          chunks * (multiply + 2 * target.ctaBarrier), results * perByte + epilogue};
+}
+
+std::string trainkernel::findFault(const ContractionShape &shape, const ContractionTile &tile,
+                                   const TargetFacts &target) {
+  if (target.kind == TargetKind::Cpu) {
+    // Both operands and the sums, in whole blocks of registers.
+    int64_t m = llvm::alignTo(tile.m, 8), n = llvm::alignTo(tile.n, 32);
+    int64_t bytes = ((m + n) * tile.k + m * n) * 4;
+    return bytes <= target.sharedBytes
+               ? ""
+               : "which needs " + std::to_string(bytes) + " bytes of scratch, expected at most " +
+                     std::to_string(target.sharedBytes);
+  }
+  // Threads halve m and n until each has its part.
+  auto isPower = [](int64_t size) { return size >= 16 && llvm::isPowerOf2_64(size); };
+  if (!isPower(tile.m) || !isPower(tile.n) || tile.k % 16 != 0)
+    return "expected powers of two from 16 on along m and n, and a multiple of 16 along k";
+  if (!std::isfinite(layoutOf(shape, tile, target).cycles))
+    return "expected fewer results, since those of a thread do not fit its registers";
+  return "";
 }
 
 static int64_t sharedBytes(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target) {
@@ -79,7 +99,7 @@ ContractionTile trainkernel::chooseContractionTile(const ContractionShape &shape
           continue;
         ContractionTile tile{m, n, k};
         int64_t tiles = countTiles(shape, tile), busy = std::min(tiles, processors);
-        double time = divideCeil(tiles, processors) * predictTileTime(shape, tile, target, busy);
+        double time = divideCeil(tiles, processors) * predictTile(shape, tile, target, busy).total();
         if (time < bestTime && (isCpu || sharedBytes(shape, tile, target) <= target.sharedBytes)) {
           bestTime = time;
           best = tile;

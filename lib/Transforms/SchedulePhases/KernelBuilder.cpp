@@ -2,14 +2,16 @@
 
 #include "lib/Transforms/SchedulePhases/KernelBuilder.h"
 
+#include "lib/Analysis/Costs.h"
+#include "lib/Analysis/TileChoice.h"
 #include "lib/Analysis/TileGeometry.h"
 #include "lib/Analysis/Views.h"
 #include "lib/Scheduling/PhaseScheduler.h"
 #include "lib/Scheduling/TileSizes.h"
-#include "lib/Transforms/SchedulePhases/TileChoice.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 using namespace mlir::megakernel;
@@ -23,8 +25,8 @@ static MemRefType bufferType(Type tensor) {
 namespace {
 class KernelBuilder {
 public:
-  KernelBuilder(StepOp step, const TargetFacts &target, int64_t grid)
-      : step(step), target(target), grid(grid), builder(step) {}
+  KernelBuilder(StepOp step, const TargetFacts &target, const PlanOverrides &overrides)
+      : step(step), target(target), overrides(overrides), builder(step) {}
 
   LogicalResult run() {
     for (Operation &op : step.getBody().front().without_terminator()) {
@@ -36,20 +38,24 @@ public:
     }
     if (failed(choosePhases()))
       return failure();
-    choosePlan();
+    if (failed(choosePlan()))
+      return failure();
     createKernel();
     bindOutputs();
     createPhases();
     createCommits();
     ReturnOp::create(builder, step.getLoc());
-    setSharedBytes();
+    if (failed(setSharedBytes()))
+      return failure();
     step.erase();
     return success();
   }
 
 private:
   LogicalResult choosePhases();
-  void choosePlan();
+  LogicalResult choosePlan();
+  FailureOr<unsigned> findNode(const TileOverride &tile);
+  DictionaryAttr describePlan();
   void createKernel();
   void bindOutputs();
   void bindOutput(unsigned index, Value returned);
@@ -59,15 +65,18 @@ private:
   TileOp createTile(FusedOp fused, const OpPlan &opPlan);
   void createCopy(Location loc, Value source, Value target);
   void createCommits();
-  void setSharedBytes();
+  LogicalResult setSharedBytes();
 
   StepOp step;
   const TargetFacts &target;
-  int64_t grid;
+  const PlanOverrides &overrides;
   OpBuilder builder;
   SmallVector<FusedOp> nodes;
   SmallVector<unsigned> phases;
-  GridPlan plan;
+  /// What is built, and what the planner would build by itself.
+  GridPlan plan, chosen;
+  /// The nodes that the overrides of tiles name.
+  SmallVector<unsigned> fixedNodes;
   KernelOp kernel;
   IRMapping buffers;
   /// (value, output argument): the output is written beside the value's own buffer.
@@ -103,11 +112,59 @@ LogicalResult KernelBuilder::choosePhases() {
   return fault.empty() ? success() : step.emitError() << "internal error in the phase schedule: " << fault;
 }
 
-void KernelBuilder::choosePlan() {
-  SmallVector<OpModel> models;
+// The node that an override names; the report names it likewise.
+FailureOr<unsigned> KernelBuilder::findNode(const TileOverride &tile) {
+  SmallVector<std::string> names;
+  DenseMap<unsigned, unsigned> sizeOfPhase;
+  for (auto [number, phase] : llvm::enumerate(phases)) {
+    unsigned op = sizeOfPhase[phase]++;
+    if (tile.phase == phase && tile.op == op)
+      return static_cast<unsigned>(number);
+  }
+  unsigned numPhases = sizeOfPhase.size();
+  for (unsigned phase = 0; phase < numPhases; ++phase)
+    names.push_back(std::to_string(phase) + ".0" +
+                    (sizeOfPhase[phase] > 1 ? " to ." + std::to_string(sizeOfPhase[phase] - 1) : ""));
+  return step.emitError() << "the plan has " << tile.str()
+                          << ", which names no operation, expected one of: " << llvm::join(names, ", ");
+}
+
+LogicalResult KernelBuilder::choosePlan() {
+  SmallVector<OpModel, 0> models;
   for (auto [node, phase] : llvm::zip(nodes, phases))
-    models.push_back(modelOf(node, phase));
-  plan = planGrid(models, target, grid);
+    models.push_back(modelOf(node.getBody(), phase));
+  plan = chosen = planGrid(models, target);
+  if (overrides.empty())
+    return success();
+  for (const TileOverride &tile : overrides.tiles) {
+    FailureOr<unsigned> number = findNode(tile);
+    if (failed(number) || failed(fixTile(nodes[*number], models[*number], tile, target)))
+      return failure();
+    fixedNodes.push_back(*number);
+  }
+  plan = planGrid(models, target, overrides.grid, overrides.cluster);
+  return success();
+}
+
+DictionaryAttr KernelBuilder::describePlan() {
+  auto describe = [&](int64_t grid, int64_t cluster, double time) {
+    return builder.getDictionaryAttr({
+        builder.getNamedAttr("grid", builder.getI64IntegerAttr(grid)),
+        builder.getNamedAttr("cluster", builder.getI64IntegerAttr(cluster)),
+        builder.getNamedAttr("ns", builder.getI64IntegerAttr(toNanoseconds(time))),
+    });
+  };
+  SmallVector<Attribute> considered;
+  for (const Candidate &candidate : chosen.considered)
+    considered.push_back(describe(candidate.grid, candidate.cluster, candidate.time));
+  NamedAttrList attributes;
+  attributes.set("considered", builder.getArrayAttr(considered));
+  attributes.set("chosen", describe(chosen.grid, chosen.cluster, chosen.time));
+  if (!overrides.empty()) {
+    attributes.set("overrides", builder.getStringAttr(overrides.str()));
+    attributes.set("overridden", describe(plan.grid, plan.cluster, plan.time));
+  }
+  return attributes.getDictionary(builder.getContext());
 }
 
 void KernelBuilder::createKernel() {
@@ -126,7 +183,8 @@ void KernelBuilder::createKernel() {
                             /*res_attrs=*/nullptr, builder.getI64IntegerAttr(plan.grid),
                             builder.getI64IntegerAttr(plan.cluster), builder.getI64IntegerAttr(target.threads),
                             builder.getStringAttr(target.name),
-                            /*shared_bytes=*/nullptr, /*arena_bytes=*/nullptr);
+                            /*shared_bytes=*/nullptr, /*arena_bytes=*/nullptr, describePlan(), /*launch_ns=*/nullptr,
+                            /*predicted_ns=*/nullptr);
   Block &body = kernel.getBody().emplaceBlock();
   for (auto [index, type] : llvm::enumerate(types))
     body.addArgument(type, index < step.getNumArguments() ? step.getArgument(index).getLoc() : step.getLoc());
@@ -197,7 +255,8 @@ TileOp KernelBuilder::createTile(FusedOp fused, const OpPlan &opPlan) {
   for (Value result : fused.getResults())
     outputs.push_back(bufferOf(result));
   builder.restoreInsertionPoint(inside);
-  auto tile = TileOp::create(builder, fused.getLoc(), inputs, outputs, tileSizesOf(fused, opPlan));
+  auto tile = TileOp::create(builder, fused.getLoc(), inputs, outputs, tileSizesOf(fused.getBody(), opPlan));
+  tile.setPredictedAttr(costAttr(builder.getContext(), opPlan.cost));
   tile.getBody().takeBody(fused.getBody());
   return tile;
 }
@@ -249,15 +308,27 @@ void KernelBuilder::createCommits() {
     CommitOp::create(builder, value.getLoc(), bufferOf(value), output);
 }
 
-void KernelBuilder::setSharedBytes() {
+LogicalResult KernelBuilder::setSharedBytes() {
   if (target.kind != TargetKind::Cuda)
-    return;
+    return success();
+  SmallVector<PhaseOp> built(kernel.getBody().front().getOps<PhaseOp>());
+  for (auto [fixed, number] : llvm::zip(overrides.tiles, fixedNodes)) {
+    TileOp tile = *std::next(built[fixed.phase].getBody().front().getOps<TileOp>().begin(), fixed.op);
+    int64_t needed = sharedBytesOf(TileGeometry(tile), target.threads);
+    if (needed <= target.sharedBytes)
+      continue;
+    return tile.emitError() << "the plan has " << fixed.str() << ", which needs " << needed
+                            << " bytes of shared memory, expected at most " << target.sharedBytes
+                            << "; the planner's tiles are "
+                            << writeSizes(tileSizesOf(tile.getBody(), chosen.ops[number]));
+  }
   int64_t bytes = 0;
   for (auto phase : kernel.getBody().front().getOps<PhaseOp>())
     bytes = std::max(bytes, SharedLayout(phase, target.threads, target.sharedBytes).bytes);
   kernel.setSharedBytes(bytes);
+  return success();
 }
 
-LogicalResult mlir::megakernel::buildKernel(StepOp step, const TargetFacts &target, int64_t grid) {
-  return KernelBuilder(step, target, grid).run();
+LogicalResult mlir::megakernel::buildKernel(StepOp step, const TargetFacts &target, const PlanOverrides &overrides) {
+  return KernelBuilder(step, target, overrides).run();
 }

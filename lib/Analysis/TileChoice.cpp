@@ -1,6 +1,6 @@
 //===- TileChoice.cpp - fused regions as the planner sees them ------------===//
 
-#include "lib/Transforms/SchedulePhases/TileChoice.h"
+#include "lib/Analysis/TileChoice.h"
 
 #include "lib/Analysis/TileGeometry.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -10,9 +10,9 @@ using namespace mlir;
 using namespace mlir::megakernel;
 using namespace trainkernel;
 
-static int64_t bytesOf(ValueRange values) {
+static int64_t bytesOf(TypeRange types) {
   int64_t bytes = 0;
-  for (Type type : values.getTypes()) {
+  for (Type type : types) {
     auto tensor = cast<RankedTensorType>(type);
     bytes += tensor.getNumElements() * std::max<int64_t>(1, tensor.getElementTypeBitWidth() / 8);
   }
@@ -110,12 +110,12 @@ static bool reducesInnermost(FusedRegion &region) {
                             contiguousLoop(region.reduction, region.reduction.getDpsInputOperand(0)));
 }
 
-OpModel mlir::megakernel::modelOf(FusedOp op, unsigned phase) {
-  FusedRegion region = FusedRegion::get(op.getBody());
+OpModel mlir::megakernel::modelOf(Region &body, unsigned phase) {
+  FusedRegion region = FusedRegion::get(body);
   OpModel model;
   model.phase = phase;
   model.shape.assign(region.parallelShape.begin(), region.parallelShape.end());
-  model.bytes = bytesOf(op.getInputs()) + bytesOf(op.getOutputs());
+  model.bytes = bytesOf(body.getArgumentTypes()) + bytesOf(body.front().getTerminator()->getOperandTypes());
   if (!region.reduction)
     return model;
   if (region.isContraction()) {
@@ -144,11 +144,34 @@ static SmallVector<int64_t> contractionSizes(FusedRegion &region, const Contract
   return ordered;
 }
 
-SmallVector<int64_t> mlir::megakernel::tileSizesOf(FusedOp op, const OpPlan &plan) {
-  FusedRegion region = FusedRegion::get(op.getBody());
+SmallVector<int64_t> mlir::megakernel::tileSizesOf(Region &body, const OpPlan &plan) {
+  FusedRegion region = FusedRegion::get(body);
   if (region.isContraction())
     return contractionSizes(region, plan.tile);
   SmallVector<int64_t> sizes(plan.sizes.begin(), plan.sizes.end());
   llvm::append_range(sizes, region.reductionShape);
   return sizes;
+}
+
+OpPlan mlir::megakernel::planOf(Region &body, const OpModel &model, ArrayRef<int64_t> sizes) {
+  FusedRegion region = FusedRegion::get(body);
+  OpPlan plan;
+  if (!region.isContraction()) {
+    plan.sizes.assign(sizes.begin(), sizes.begin() + region.parallelShape.size());
+    plan.tiles = countTiles(model.shape, plan.sizes);
+    return plan;
+  }
+  ContractionLoops loops(region);
+  auto sizeOf = [&](unsigned loop) {
+    for (auto [other, size] : llvm::zip(region.parallelLoops, sizes))
+      if (other == loop)
+        return size;
+    for (auto [other, size] : llvm::zip(region.reductionLoops, sizes.drop_front(region.parallelLoops.size())))
+      if (other == loop)
+        return size;
+    return int64_t(1);
+  };
+  plan.tile = {sizeOf(loops.m.back()), sizeOf(loops.n.back()), sizeOf(loops.k.back())};
+  plan.tiles = countTiles(model.contraction, plan.tile);
+  return plan;
 }

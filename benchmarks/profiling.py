@@ -1,0 +1,102 @@
+"""Where the time of a step goes: a profiled build of it records when each CTA ends each phase and leaves each barrier.
+
+A profiled build (``tk-lower-to-cuda{profile=true}``) is the same schedule with a clock behind each phase and barrier.
+It runs beside the race, never in it. Its times lie behind the arena in the workspace: one row of nanoseconds for the
+start and for each event after it, one column for each CTA.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any
+
+#: Launches that warm up, and launches that count.
+_WARM_UP, _LAUNCHES = 20, 40
+
+#: One launch: for the start and each event after it, the time of each CTA in nanoseconds.
+Stamps = Sequence[Sequence[int]]
+
+
+def events_of(phases: Sequence[Any]) -> list[tuple[str, int]]:
+    """What is recorded, in order: ("start", 0), then ("barrier", phase) where there is one and ("phase", phase)."""
+    events = [("start", 0)]
+    for number, phase in enumerate(phases):
+        if _barrier(phase):
+            events.append(("barrier", number))
+        events.append(("phase", number))
+    return events
+
+
+def _barrier(phase: Any) -> str | None:
+    # A phase of a report, or of its JSON.
+    found = phase.get("barrier_before") if isinstance(phase, dict) else phase.barrier_before
+    return found if isinstance(found, str) else None
+
+
+def break_down(launches: Sequence[Stamps], phases: Sequence[Any]) -> dict[str, Any]:
+    """The times of phases and barriers, medians over launches, in microseconds.
+
+    A phase lasts from the first CTA that leaves the barrier before it to the last one that ends it, a barrier from that
+    last arrival to the first CTA that goes on. So all of them together are the time from the first CTA's start to the
+    last one's end.
+
+    Args:
+        launches: the recorded times of each.
+        phases: of the step's report, or of its JSON.
+
+    Raises:
+        ValueError: there are no launches, or their events are not those of the phases.
+    """
+    events = events_of(phases)
+    if not launches or any(len(stamps) != len(events) for stamps in launches):
+        seen = sorted({len(stamps) for stamps in launches})
+        raise ValueError(f"the launches recorded {seen} events, expected {len(events)} for {len(phases)} phases")
+    lasts = [_durations(stamps, events) for stamps in launches]
+    typical = [_typical(stamps) for stamps in launches]
+    rows = [{"barrier_us": None, "phase_us": 0.0, "typical_us": 0.0} for _ in phases]
+    for index, (kind, number) in enumerate(events[1:]):
+        row = rows[number]
+        row[f"{kind}_us"] = statistics.median(one[index] for one in lasts) / 1e3
+        if kind == "phase":
+            row["typical_us"] = statistics.median(one[index] for one in typical) / 1e3
+    total = statistics.median(max(stamps[-1]) - min(stamps[0]) for stamps in launches) / 1e3
+    return {"launches": len(launches), "total_us": total, "phases": rows}
+
+
+def _durations(stamps: Stamps, events: Sequence[tuple[str, int]]) -> list[int]:
+    durations, since = [], min(stamps[0])
+    for row, (kind, _) in zip(stamps[1:], events[1:], strict=True):
+        until = min(row) if kind == "barrier" else max(row)
+        durations.append(until - since)
+        since = until
+    return durations
+
+
+def _typical(stamps: Stamps) -> list[float]:
+    """What the median CTA spends on each event."""
+    return [
+        statistics.median(b - a for a, b in zip(before, row, strict=True)) for before, row in itertools.pairwise(stamps)
+    ]
+
+
+def profile(step: Any, launch: Callable[[int], None]) -> dict[str, Any]:
+    """Run a profiled step and break its time down.
+
+    Args:
+        step: the loaded step of a profiled build.
+        launch: launches it on the default stream and waits; the argument counts up.
+    """
+    phases = step.report().phases
+    kernel = step.manifest.kernel
+    rows, columns = len(events_of(phases)), math.prod(kernel.grid)
+    launches: list[Stamps] = []
+    for number in range(_WARM_UP + _LAUNCHES):
+        launch(number)
+        if number >= _WARM_UP:
+            size = rows * columns * 8
+            data = memoryview(step._backend.read_workspace(kernel.workspace_bytes - size, size)).cast("q")
+            launches.append([data[row * columns : (row + 1) * columns].tolist() for row in range(rows)])
+    return break_down(launches, phases)

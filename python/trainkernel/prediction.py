@@ -116,6 +116,14 @@ class PlanReport:
         return found
 
 
+def cost_cells(cost: Cost | None) -> list[str]:
+    """The parts of a cost and their sum for people."""
+    if cost is None:
+        return ["-"] * 5
+    parts = (cost.latency_ns, cost.operands_ns, cost.multiply_ns, cost.epilogue_ns, cost.total_ns)
+    return [microseconds(part) for part in parts]
+
+
 def microseconds(nanoseconds: int | None) -> str:
     """A time for people, e.g. "1.25"; "-" where it is unknown."""
     return "-" if nanoseconds is None else f"{nanoseconds / 1000:.2f}"

@@ -12,7 +12,7 @@ from textwrap import wrap
 from typing import Any
 
 from trainkernel.manifest import CudaTarget, KernelSpec, Manifest
-from trainkernel.prediction import Cost, PlanReport, microseconds, whole_or_none
+from trainkernel.prediction import Cost, PlanReport, cost_cells, microseconds, whole_or_none
 
 _REGISTERS = re.compile(r"Used (\d+) registers")
 #: Paths that a list in the report shows before it only counts.
@@ -234,7 +234,7 @@ class Report:
             whole = phase.predicted.total_ns + (phase.barrier_ns or 0) if phase.predicted else None
             last = (microseconds(phase.barrier_ns), microseconds(whole))
             for place, op in enumerate(phase.ops):
-                table.add_row(op.name or f"{index}.{place}", op.kind, *_cost_cells(op.predicted), *last)
+                table.add_row(op.name or f"{index}.{place}", op.kind, *cost_cells(op.predicted), *last)
                 last = ("", "")
         return table
 
@@ -330,13 +330,6 @@ def _phases(kernel: KernelSpec) -> tuple[PhaseReport, ...]:
         )
         for phase in phases
     )
-
-
-def _cost_cells(cost: Cost | None) -> list[str]:
-    if cost is None:
-        return ["-"] * 5
-    parts = (cost.latency_ns, cost.operands_ns, cost.multiply_ns, cost.epilogue_ns, cost.total_ns)
-    return [microseconds(part) for part in parts]
 
 
 def _ops(ops: object) -> tuple[OpReport, ...]:

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,11 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         default=240,
         help="seconds of a step after which no further peer is compiled, which is reported (default: %(default)s)",
     )
-    parser.add_argument("--time-limit", type=float, help="seconds after which no further step is started")
+    parser.add_argument(
+        "--time-limit",
+        type=float,
+        help="seconds after which no further step is started; peers have an equal share of what is left for each step",
+    )
     parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     try:
@@ -119,7 +124,7 @@ def _run_worker(
         events.touch()
         command = [sys.executable, "-m", "benchmarks.measure", *names, "--worker", str(events)]
         command += ["--build", str(given.build), "--peers", ",".join(given.peers), "--rounds", str(given.rounds)]
-        command += ["--peer-limit", str(given.peer_limit)]
+        command += ["--peer-limit", str(given.peer_limit), "--time-limit", str(max(0.0, deadline - time.monotonic()))]
         # A group of its own, so that the compile workers of a peer end with it.
         worker = subprocess.Popen(command, start_new_session=True)
         try:
@@ -167,10 +172,13 @@ def _work(given: argparse.Namespace) -> int:
             events.write(json.dumps(event) + "\n")
             events.flush()
 
-        for case in select(given.names):
+        deadline = time.monotonic() + given.time_limit
+        cases = select(given.names)
+        for index, case in enumerate(cases):
             tell({"step": case.name})
+            share = (deadline - time.monotonic()) / (len(cases) - index)
             try:
-                record = measure_case(case, options)
+                record = measure_case(case, replace(options, peer_limit=min(given.peer_limit, share)))
             except Exception as error:
                 what = f"{type(error).__name__}: {str(error)[:500]}"
                 tell({"step": case.name, "record": {"status": "crashed", "error": what}})

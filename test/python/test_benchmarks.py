@@ -14,12 +14,14 @@ import pytest
 
 pytest.importorskip("torch")
 
+from benchmarks import measure
 from benchmarks.contestants import ALL_PEERS
+from benchmarks.folder import write_build
 from benchmarks.gates import worst_ratio
-from benchmarks.measure import _parse as parse_measure
 from benchmarks.profiling import break_down, profile
 from benchmarks.reasons import model_rows
 from benchmarks.report import chart, losses, show_model, show_record, show_table, speed_up
+from benchmarks.report import main as show_results
 
 RESULTS = sorted((Path(__file__).resolve().parents[2] / "benchmarks" / "results").glob("*.json"))
 
@@ -202,7 +204,7 @@ def test_a_chart_has_every_step_and_says_which_are_slower(tmp_path: Path) -> Non
 
 
 def test_the_default_race_is_against_every_peer() -> None:
-    given = parse_measure([])
+    given = measure._parse([])
     assert set(given.peers) == set(ALL_PEERS) and len(given.peers) == len(ALL_PEERS)
     words = {word for name in ALL_PEERS for word in re.split("(?<!max)-", name)}
     assert words == {"eager", "inductor", "inplace", "pdl", "max-autotune"}
@@ -213,3 +215,20 @@ def test_a_peer_that_no_time_was_left_for_is_named(capsys: pytest.CaptureFixture
     show_record("cut", cut)
     show_table(results(cut=cut))
     assert capsys.readouterr().out.count("max-autotune") == 2
+
+
+def test_what_is_measured_is_written_with_what_was_predicted_and_shown_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = record(trainkernel=7.0, inplace=5.0) | {"worst_ratio": 1.0, "profile": break_down([launch()], PHASES)}
+    built = {"status": "built", "seconds": {"capture": 1.0}, "report": found.pop("report")}
+    write_build(tmp_path, "sm_90a", {"readme_64": built})
+    monkeypatch.setattr(measure, "_measure_all", lambda given, entries: iter([("readme_64", found)]))
+    assert measure.main(["readme_64", "--build", str(tmp_path), "--output", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert "readme_64 IS SLOWER" in shown and "from a profiled run" in shown
+    written = json.loads((tmp_path / "results.json").read_text())["steps"]["readme_64"]
+    assert written["profile"] == found["profile"] and written["report"] == built["report"]
+    assert show_results([str(tmp_path / "results.json"), "--model"]) == 0
+    again = capsys.readouterr().out
+    assert "readme_64 IS SLOWER" in again and "predicted and measured" in again

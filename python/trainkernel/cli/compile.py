@@ -138,7 +138,7 @@ def _check_outputs(options: Options) -> Outputs:
     target = resolve_target(options.kind, options.arch)
     find_stage(options.until_after, target)
     check_grid(options.grid, target)
-    read_plan(",".join(options.plans))
+    read_plan(",".join(options.plans), options.until_after)
     check_script(options.script)
     return check_outputs(options, stages_for(target))
 

@@ -106,7 +106,7 @@ def compile_step(
     resolved = resolve_target(target, arch) if isinstance(target, str) else target
     last = find_stage(until_after or "binary", resolved)
     check_grid(grid, resolved)
-    overrides = read_plan(plan)
+    overrides = read_plan(plan, last.name)
     dump = _Dump(make_folder(dump_dir), stages_for(resolved)) if dump_dir is not None else None
     source = with_manifest(captured.mlir, _complete(captured.manifest, resolved, last)).encode(errors="surrogateescape")
     results = run_stages(

@@ -16,13 +16,21 @@ _PART = re.compile(
 HINT = "the report (--report) names each operation and shows its tiles; docs/performance.md has the notation"
 
 
-def read_plan(plan: Plan) -> str:
+#: Stages that are over before the planner runs.
+_BEFORE = ("capture", "import", "fuse")
+
+
+def read_plan(plan: Plan, until_after: str = "binary") -> str:
     """The text of a plan, each of whose parts can be read.
 
     Whether a step can have the plan only the planner knows.
 
+    Args:
+        plan: as the user gave it.
+        until_after: the last stage.
+
     Raises:
-        CompileError: a part cannot be read.
+        CompileError: a part cannot be read, or the planner would never see it.
     """
     text = plan if isinstance(plan, str) else ",".join(f"{key}={_written(value)}" for key, value in plan.items())
     parts = [part.strip() for part in text.split(",") if part.strip()]
@@ -30,6 +38,11 @@ def read_plan(plan: Plan) -> str:
         if not _PART.fullmatch(part):
             expected = "grid=N, cluster=N or tile[PHASE.OP]=SIZES, such as tile[3.0]=64x64x256"
             raise CompileError(f"the plan has {part!r}", expected=expected, hint=HINT)
+    if parts and until_after in _BEFORE:
+        hint = "leave the plan out, or stop after a later stage"
+        raise CompileError(
+            f"there is a plan, but the last stage is {until_after}", expected="schedule or later", hint=hint
+        )
     return ",".join(parts)
 
 

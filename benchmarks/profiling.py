@@ -36,16 +36,17 @@ def _barrier(phase: Any) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def break_down(launches: Sequence[Stamps], phases: Sequence[Any]) -> dict[str, Any]:
+def break_down(launches: Sequence[Stamps], phases: Sequence[Any], *, one_cluster: bool = False) -> dict[str, Any]:
     """The times of phases and barriers, medians over launches, in microseconds.
 
-    A phase lasts from the first CTA that leaves the barrier before it to the last one that ends it, a barrier from that
-    last arrival to the first CTA that goes on. So all of them together are the time from the first CTA's start to the
-    last one's end.
+    A barrier that joins all CTAs lasts from the last arrival to the first CTA that goes on. Between two of them the CTAs
+    go on by themselves, and the times are those of the CTA that the next one waits for. So all times together are the
+    time from the first CTA's start to the last one's end.
 
     Args:
         launches: the recorded times of each.
         phases: of the step's report, or of its JSON.
+        one_cluster: whether all CTAs are one cluster.
 
     Raises:
         ValueError: there are no launches, or their events are not those of the phases.
@@ -54,24 +55,36 @@ def break_down(launches: Sequence[Stamps], phases: Sequence[Any]) -> dict[str, A
     if not launches or any(len(stamps) != len(events) for stamps in launches):
         seen = sorted({len(stamps) for stamps in launches})
         raise ValueError(f"the launches recorded {seen} events, expected {len(events)} for {len(phases)} phases")
-    lasts = [_durations(stamps, events) for stamps in launches]
+    joining = ("grid", "cluster") if one_cluster else ("grid",)
+    joins = [kind == "barrier" and _barrier(phases[number]) in joining for kind, number in events]
+    durations = [_durations(stamps, joins) for stamps in launches]
     typical = [_typical(stamps) for stamps in launches]
     rows = [{"barrier_us": None, "phase_us": 0.0, "typical_us": 0.0} for _ in phases]
     for index, (kind, number) in enumerate(events[1:]):
         row = rows[number]
-        row[f"{kind}_us"] = statistics.median(one[index] for one in lasts) / 1e3
+        row[f"{kind}_us"] = statistics.median(one[index] for one in durations) / 1e3
         if kind == "phase":
             row["typical_us"] = statistics.median(one[index] for one in typical) / 1e3
     total = statistics.median(max(stamps[-1]) - min(stamps[0]) for stamps in launches) / 1e3
     return {"launches": len(launches), "total_us": total, "phases": rows}
 
 
-def _durations(stamps: Stamps, events: Sequence[tuple[str, int]]) -> list[int]:
-    durations, since = [], min(stamps[0])
-    for row, (kind, _) in zip(stamps[1:], events[1:], strict=True):
-        until = min(row) if kind == "barrier" else max(row)
-        durations.append(until - since)
-        since = until
+def _durations(stamps: Stamps, joins: Sequence[bool]) -> list[int]:
+    """How long each event lasts, by the CTA that the next joining barrier, or the end, waits for."""
+    durations: list[int] = []
+    since, first = min(stamps[0]), 1
+    ends = [index for index, is_join in enumerate(joins) if is_join] + [len(stamps)]
+    for end in ends:
+        if end > first:
+            latest = max(range(len(stamps[0])), key=lambda cta: stamps[end - 1][cta])
+            for row in stamps[first:end]:
+                durations.append(row[latest] - since)
+                since = row[latest]
+        if end < len(stamps):
+            until = min(stamps[end])
+            durations.append(until - since)
+            since = until
+        first = end + 1
     return durations
 
 
@@ -99,4 +112,4 @@ def profile(step: Any, launch: Callable[[int], None]) -> dict[str, Any]:
             size = rows * columns * 8
             data = memoryview(step._backend.read_workspace(kernel.workspace_bytes - size, size)).cast("q")
             launches.append([data[row * columns : (row + 1) * columns].tolist() for row in range(rows)])
-    return break_down(launches, phases)
+    return break_down(launches, phases, one_cluster=kernel.grid == kernel.cluster)

@@ -247,7 +247,7 @@ def Megakernel_PhaseOp : Megakernel_Op<"phase", [SingleBlock, NoTerminator, Pare
   let summary = "tile ops that need no order among themselves";
   let description = [{
     All tiles of all tile ops of a phase may run at once, in any order, on the CTAs that their placement names.
-    `predicted` is what the busiest CTA is predicted to spend.
+    `predicted` is what that CTA is predicted to spend which the next barrier of all CTAs waits for.
 
     Constraints:
 

@@ -2,7 +2,10 @@
 
 #include "lib/Analysis/TileChoice.h"
 
+#include "lib/Analysis/Sources.h"
+#include "lib/Analysis/TileFootprint.h"
 #include "lib/Analysis/TileGeometry.h"
+#include "lib/Analysis/Views.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 
@@ -19,39 +22,10 @@ static int64_t bytesOf(TypeRange types) {
   return bytes;
 }
 
-static int64_t bytesPerElement(Value value) {
-  return std::max<int64_t>(1, getElementTypeOrSelf(value.getType()).getIntOrFloatBitWidth() / 8);
-}
-
-// The region arguments behind a value that are at least about as large as it.
-static void collectSources(Value value, int64_t elements, llvm::SmallSetVector<Value, 4> &sources) {
-  auto type = dyn_cast<RankedTensorType>(value.getType());
-  if (!type || type.getNumElements() * 2 <= elements)
-    return;
-  if (Operation *op = value.getDefiningOp())
-    for (Value operand : op->getOperands())
-      collectSources(operand, elements, sources);
-  else
-    sources.insert(value);
-}
-
-static llvm::SmallSetVector<Value, 4> sourcesOf(Value value) {
-  llvm::SmallSetVector<Value, 4> sources;
-  collectSources(value, cast<RankedTensorType>(value.getType()).getNumElements(), sources);
-  return sources;
-}
-
-static int64_t bytesPerElement(const llvm::SmallSetVector<Value, 4> &values) {
-  int64_t bytes = 0;
-  for (Value value : values)
-    bytes += bytesPerElement(value);
-  return bytes;
-}
-
 // What the epilogue of a contraction reads and writes for each result.
-static int64_t epilogueBytes(FusedRegion &region, const llvm::SmallSetVector<Value, 4> &operands) {
+static int64_t epilogueBytes(FusedRegion &region, const Sources &operands) {
   int64_t bytes = 0;
-  llvm::SmallSetVector<Value, 4> sources;
+  Sources sources;
   for (Value yielded : region.yielded) {
     bytes += bytesPerElement(yielded);
     sources.insert_range(sourcesOf(yielded));
@@ -93,7 +67,7 @@ static ContractionShape contractionShape(FusedRegion &region) {
   shape.n = ranges[loops.n.back()];
   shape.k = extent(loops.k);
   auto [a, b] = operandsOf(region.reduction, loops.m.back());
-  llvm::SmallSetVector<Value, 4> aSources = sourcesOf(a->get()), bSources = sourcesOf(b->get());
+  Sources aSources = sourcesOf(a->get()), bSources = sourcesOf(b->get());
   shape.aBytes = bytesPerElement(aSources);
   shape.bBytes = bytesPerElement(bSources);
   aSources.insert_range(bSources);
@@ -110,10 +84,17 @@ static bool reducesInnermost(FusedRegion &region) {
                             contiguousLoop(region.reduction, region.reduction.getDpsInputOperand(0)));
 }
 
-OpModel mlir::megakernel::modelOf(Region &body, unsigned phase) {
+// n is the last dimension of the results, and the only one of its kind; m stands before it.
+static bool hasRowsFirst(FusedRegion &region) {
+  ContractionLoops loops(region);
+  size_t rank = region.parallelLoops.size();
+  return rank > 1 && loops.n.size() == 1 && region.parallelLoops[rank - 1] == loops.n.back() &&
+         region.parallelLoops[rank - 2] == loops.m.back();
+}
+
+OpModel mlir::megakernel::modelOf(Region &body) {
   FusedRegion region = FusedRegion::get(body);
   OpModel model;
-  model.phase = phase;
   model.shape.assign(region.parallelShape.begin(), region.parallelShape.end());
   model.bytes = bytesOf(body.getArgumentTypes()) + bytesOf(body.front().getTerminator()->getOperandTypes());
   if (!region.reduction)
@@ -121,6 +102,7 @@ OpModel mlir::megakernel::modelOf(Region &body, unsigned phase) {
   if (region.isContraction()) {
     model.kind = OpModel::Contraction;
     model.contraction = contractionShape(region);
+    model.rowsLead = hasRowsFirst(region);
     return model;
   }
   model.kind = OpModel::Reduction;
@@ -128,6 +110,41 @@ OpModel mlir::megakernel::modelOf(Region &body, unsigned phase) {
     model.reduced *= extent;
   model.reducesContiguous = reducesInnermost(region);
   return model;
+}
+
+// True where row `row` of `count` rows of `after` reads no other row of `before`. A row is a box of the dimensions that
+// are counted, since what is asked for is a product of leading extents.
+static bool readsOwnRow(FusedOp before, FusedOp after, int64_t row, int64_t count) {
+  ArrayRef<int64_t> shape = cast<RankedTensorType>(after.getResult(0).getType()).getShape();
+  ArrayRef<int64_t> source = cast<RankedTensorType>(before.getResult(0).getType()).getShape();
+  auto inRows = [&](ArrayRef<int64_t> extents) {
+    return SmallVector<int64_t>{count, ShapedType::getNumElements(extents) / count};
+  };
+  Box box = reshapeBox({{row, row}, {0, inRows(shape)[1] - 1}}, inRows(shape), shape);
+  SmallVector<SmallVector<Box>> read = boxesRead(after.getBody(), box);
+  for (auto [input, boxes] : llvm::zip(after.getInputs(), read)) {
+    if (skipReshapes(input).getDefiningOp() != before)
+      continue;
+    for (const Box &part : boxes) {
+      Box sourceBox = reshapeBox(part, cast<RankedTensorType>(input.getType()).getShape(), source);
+      Interval rows = reshapeBox(sourceBox, source, inRows(source)).front();
+      if (rows.first != row || rows.last != row)
+        return false;
+    }
+  }
+  return true;
+}
+
+// A few rows tell; what is planned with them is proved once tiles are placed.
+llvm::SmallVector<int64_t, 2> mlir::megakernel::sharedRowsOf(FusedOp before, FusedOp after) {
+  SmallVector<int64_t> counts = rowCountsOf(cast<RankedTensorType>(before.getResult(0).getType()).getShape());
+  llvm::SmallVector<int64_t, 2> shared;
+  for (int64_t count : rowCountsOf(cast<RankedTensorType>(after.getResult(0).getType()).getShape()))
+    if (llvm::is_contained(counts, count) && llvm::all_of(ArrayRef<int64_t>{count / 2, count - 1, 0}, [&](int64_t row) {
+          return readsOwnRow(before, after, row, count);
+        }))
+      shared.push_back(count);
+  return shared;
 }
 
 static SmallVector<int64_t> contractionSizes(FusedRegion &region, const ContractionTile &tile) {

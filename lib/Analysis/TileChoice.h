@@ -9,8 +9,11 @@
 
 namespace mlir::megakernel {
 
-/// What the planner needs to know of a fused region that runs in `phase`.
-trainkernel::OpModel modelOf(Region &body, unsigned phase);
+/// What the planner needs to know of a fused region.
+trainkernel::OpModel modelOf(Region &body);
+
+/// The numbers of rows for which each row of `after` reads nothing of `before` but the same row.
+llvm::SmallVector<int64_t, 2> sharedRowsOf(FusedOp before, FusedOp after);
 
 /// The tile sizes of a plan, in the order that `megakernel.tile` wants them.
 SmallVector<int64_t> tileSizesOf(Region &body, const trainkernel::OpPlan &plan);

@@ -2,6 +2,7 @@
 
 #include "lib/Analysis/TileGeometry.h"
 
+#include "lib/Analysis/Sources.h"
 #include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/Support/MathExtras.h"
@@ -108,15 +109,28 @@ ContractionPlan::ContractionPlan(const TileGeometry &geometry, int64_t threads) 
     Type element = onMatrixUnit ? aType : Type(Float32Type::get(op.getContext()));
     // 16 bytes more per row put the rows that a warp reads together into different banks.
     int64_t padding = 128 / element.getIntOrFloatBitWidth();
-    return SharedTile{outer,   inner,     tileSizes[outer], tileSizes[inner], tileSizes[inner] + padding,
-                      element, byteOffset};
+    SharedTile tile{outer, inner, tileSizes[outer], tileSizes[inner], tileSizes[inner] + padding, element, byteOffset};
+    // Global memory is read along the loop that is contiguous there, whatever the order in shared memory.
+    tile.readLoop = contiguousLoop(op, operand);
+    if (tile.readLoop != inner && tile.readLoop != outer)
+      tile.readLoop = inner;
+    tile.otherLoop = tile.readLoop == inner ? outer : inner;
+    // 16 bytes of memory a lane: more in two loads would leave gaps between the lanes of each.
+    tile.lanes =
+        commonPowerOfTwo(16 / widestSourceBytes(operand->get()), {extents[tile.readLoop], tileSizes[tile.readLoop]});
+    tile.vectorsPerItem =
+        llvm::divideCeil(std::max<int64_t>(1, bytesPerElement(sourcesOf(operand->get()))) * tile.lanes, 16);
+    return tile;
   };
   a = place(aOperand, mLoop, 0);
   b = place(bOperand, nLoop, llvm::alignTo(a.bytes(), 16));
-  partialsOffset = llvm::alignTo(b.byteOffset + b.bytes(), 16);
+  stageBytes = llvm::alignTo(b.byteOffset + b.bytes(), 16);
+  isPipelined =
+      numChunks > 1 && a.vectorsPerThread(threads) + b.vectorsPerThread(threads) <= trainkernel::maxVectorsInFlight;
+  partialsOffset = stageBytes * (isPipelined ? 2 : 1);
   int64_t m = sizeOf(mLoop), n = sizeOf(nLoop), k = sizeOf(kLoop);
-  layout = onMatrixUnit ? trainkernel::chooseWarpLayout(m, n, k, threads / 32)
-                        : trainkernel::chooseThreadLayout(m, n, k, threads);
+  layout = onMatrixUnit ? trainkernel::chooseWarpLayout(m, n, k, numChunks, threads / 32)
+                        : trainkernel::chooseThreadLayout(m, n, k, numChunks, threads);
 }
 
 int64_t mlir::megakernel::sharedBytesOf(const TileGeometry &geometry, int64_t threads) {

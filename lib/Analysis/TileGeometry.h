@@ -11,6 +11,7 @@
 #include "dialects/Megakernel/FusedRegion.h"
 #include "dialects/Megakernel/MegakernelDialect.h"
 #include "lib/Scheduling/ThreadLayout.h"
+#include "llvm/Support/MathExtras.h"
 
 namespace mlir::megakernel {
 
@@ -70,8 +71,16 @@ struct SharedTile {
   int64_t outer, inner, pitch;
   Type element;
   int64_t byteOffset = 0;
+  /// The loop along which global memory is read, `lanes` elements at once, and the other one.
+  unsigned readLoop, otherLoop;
+  int64_t lanes;
+  /// Loads of 16 bytes that such a run takes.
+  int64_t vectorsPerItem;
 
   int64_t bytes() const { return outer * pitch * element.getIntOrFloatBitWidth() / 8; }
+  /// Runs of `lanes` elements.
+  int64_t numItems() const { return outer * inner / lanes; }
+  int64_t vectorsPerThread(int64_t threads) const { return llvm::divideCeil(numItems(), threads) * vectorsPerItem; }
 };
 
 /// A contraction tile on a GPU: which unit multiplies, how threads divide the work, and where the operands lie.
@@ -79,6 +88,10 @@ struct ContractionPlan : ContractionGeometry {
   ContractionPlan(const TileGeometry &geometry, int64_t threads);
 
   int64_t sharedBytes() const { return partialsOffset + layout.groups * partialsBytes(); }
+  /// True where a chunk of k is multiplied while the next one comes in: both operands have two tiles in shared memory,
+  /// `stageBytes` apart, and what is on its way stands in registers.
+  bool isPipelined;
+  int64_t stageBytes;
   /// Bytes of one group's partial sums in shared memory; none where there is only one group.
   int64_t partialsBytes() const { return layout.groups == 1 ? 0 : sizeOf(mLoop) * partialsPitch() * 4; }
   /// Elements from row to row; the padding puts the rows that a warp writes together into different banks.

@@ -1,154 +1,165 @@
 //===- GridPlanner.cpp - how many CTAs, and which tiles -------------------===//
 
 #include "lib/Scheduling/GridPlanner.h"
-#include "llvm/ADT/STLExtras.h"
-#include "llvm/Support/MathExtras.h"
 
 #include <algorithm>
-#include <numeric>
 
 using namespace trainkernel;
 
-static int64_t product(llvm::ArrayRef<int64_t> extents) {
-  return std::accumulate(extents.begin(), extents.end(), int64_t(1), std::multiplies<int64_t>());
+// Where `cluster` is 0, a grid that can be one cluster is one.
+GridModel::GridModel(const StepModel &step, OpPlanner &planner, const TargetFacts &target, int64_t grid,
+                     int64_t cluster)
+    : step(step), planner(planner), target(target), grid(grid), cluster(cluster > 0                 ? cluster
+                                                                        : grid <= target.maxCluster ? grid
+                                                                                                    : 1) {}
+
+double trainkernel::predictLaunch(const TargetFacts &target, bool isOneCluster) {
+  return isOneCluster ? target.clusterLaunch : target.gridLaunch;
 }
 
-// Elements per tile of a pointwise op: a CTA's threads take 16 bytes each; a CPU worker takes what fits in L1.
-static int64_t pointwiseElements(const TargetFacts &target) {
-  return target.kind == TargetKind::Cpu ? 4096 : target.threads * 4;
+double trainkernel::predictBarrier(const TargetFacts &target, bool isCluster) {
+  return target.stragglers + (isCluster ? target.clusterBarrier : target.gridBarrier);
 }
 
-TileCost trainkernel::predictOp(const OpModel &op, const OpPlan &plan, const TargetFacts &target, int64_t busy) {
-  if (op.kind == OpModel::Contraction)
-    return predictTile(op.contraction, plan.tile, target, busy);
-  // Two dependent round trips: operands, and for a reduction the meeting of its parts.
-  TileCost cost;
-  cost.latency = 2 * target.loadLatency;
-  cost.operands = double(op.bytes) / std::max<int64_t>(1, plan.tiles) * target.timePerByte;
-  return cost;
+// The chain that each op is in, or -1.
+static llvm::SmallVector<int> chainsOfOps(size_t numOps, llvm::ArrayRef<RowChain> chains) {
+  llvm::SmallVector<int> chainOf(numOps, -1);
+  for (size_t chain = 0; chain < chains.size(); ++chain)
+    for (unsigned op : chains[chain].ops)
+      chainOf[op] = chain;
+  return chainOf;
 }
 
-static Sizes chooseSizes(const OpModel &op, const TargetFacts &target) {
-  int64_t outputs = product(op.shape), perTile = pointwiseElements(target);
-  if (op.kind == OpModel::Reduction)
-    perTile = reductionOutputsPerTile(outputs, op.reduced, op.reducesContiguous, target);
-  return chooseElementTile(op.shape, perTile);
-}
-
-static OpPlan planOp(const OpModel &op, const TargetFacts &target, int64_t processors) {
-  OpPlan plan;
-  if (op.kind == OpModel::Contraction) {
-    plan.tile = op.isFixed ? op.fixedTile : chooseContractionTile(op.contraction, target, processors);
-    plan.tiles = countTiles(op.contraction, plan.tile);
-  } else {
-    plan.sizes = op.isFixed ? op.fixedSizes : chooseSizes(op, target);
-    plan.tiles = countTiles(op.shape, plan.sizes);
+PhaseProblem GridModel::problemOf(llvm::ArrayRef<RowChain> chains) const {
+  llvm::SmallVector<int> chainOf = chainsOfOps(step.ops.size(), chains);
+  PhaseProblem problem;
+  problem.numNodes = step.ops.size();
+  problem.preferences = step.preferences;
+  for (const Dependence &edge : step.dependences) {
+    int chain = chainOf[edge.before];
+    bool isLocal =
+        chain >= 0 && chain == chainOf[edge.after] &&
+        std::find(edge.sharedRows.begin(), edge.sharedRows.end(), chains[chain].rows.count) != edge.sharedRows.end();
+    problem.dependences.push_back({edge.before, edge.after, isLocal});
   }
-  plan.cost = predictOp(op, plan, target, std::min(plan.tiles, processors));
-  return plan;
+  return problem;
 }
 
-TileCost trainkernel::predictPhase(llvm::ArrayRef<PlacedTiles> ops, int64_t grid) {
-  llvm::SmallVector<TileCost> busy(grid);
-  for (const PlacedTiles &op : ops) {
-    TileCost ofAll = op.cost.times(op.tiles / grid);
-    for (TileCost &cost : busy)
-      cost += ofAll;
-    for (int64_t rest = op.tiles % grid, cta = op.first % grid; rest > 0; --rest, cta = (cta + 1) % grid)
-      busy[cta] += op.cost;
+// Calls `visit` with the CTA of each tile.
+static void forEachTile(const OpPlan &plan, int64_t grid, llvm::function_ref<void(int64_t)> visit) {
+  for (int64_t tile = 0, rest = plan.tiles % grid; tile < rest; ++tile)
+    visit((plan.firstCta + tile) % grid);
+}
+
+// The busiest CTA.
+static double predictBusiest(llvm::ArrayRef<const OpPlan *> plans, int64_t grid) {
+  llvm::SmallVector<double> busy(grid, 0);
+  double onAll = 0;
+  for (const OpPlan *plan : plans) {
+    onAll += plan->tiles / grid * plan->tileTime;
+    forEachTile(*plan, grid, [&](int64_t cta) { busy[cta] += plan->tileTime; });
   }
-  return *std::max_element(busy.begin(), busy.end(),
-                           [](const TileCost &a, const TileCost &b) { return a.total() < b.total(); });
+  return onAll + *std::max_element(busy.begin(), busy.end());
 }
 
-// With the tiles of the ops dealt out one after the other.
-static double predictPhase(llvm::ArrayRef<OpPlan> plans, int64_t grid) {
-  llvm::SmallVector<PlacedTiles> placed;
-  int64_t first = 0;
-  for (const OpPlan &plan : plans) {
-    placed.push_back({plan.tiles, first, plan.cost});
+// Deals the tiles of ops out one after the other.
+static void placeInTurn(llvm::MutableArrayRef<OpPlan> plans, int64_t first, int64_t grid) {
+  for (OpPlan &plan : plans) {
+    plan.firstCta = first % grid;
     first += plan.tiles;
   }
-  return trainkernel::predictPhase(placed, grid).total();
 }
 
-double trainkernel::predictLaunch(const TargetFacts &target, int64_t grid, int64_t cluster) {
-  return grid == cluster ? target.clusterLaunch : target.gridLaunch;
+static double predictPlaced(llvm::ArrayRef<OpPlan> plans, int64_t grid) {
+  llvm::SmallVector<const OpPlan *> all;
+  for (const OpPlan &plan : plans)
+    all.push_back(&plan);
+  return predictBusiest(all, grid);
 }
 
-using OpPlans = llvm::SmallVector<OpPlan>;
-
-// Each op on its share of the CTAs, by the time that it would take on all of them.
-static OpPlans planShares(llvm::ArrayRef<const OpModel *> ops, const TargetFacts &target, int64_t grid,
-                          const OpPlans &onAll) {
-  auto timeOf = [](const OpPlan &plan) { return plan.tiles * plan.cost.total(); };
+// Plans the ops of a level that are in no chain for the CTAs from `firstFree` on: each for all of them, or each for its
+// share, by the time that it would take on all.
+void GridModel::planLevel(GridPlan &plan, llvm::ArrayRef<unsigned> free, int64_t firstFree) const {
+  int64_t processors = grid - firstFree;
+  llvm::SmallVector<OpPlan> onAll, shares;
   double total = 0;
-  for (const OpPlan &plan : onAll)
-    total += timeOf(plan);
-  OpPlans plans;
-  for (auto [op, plan] : llvm::zip(ops, onAll))
-    plans.push_back(planOp(*op, target, std::max<int64_t>(1, grid * timeOf(plan) / total)));
-  return plans;
+  for (unsigned op : free) {
+    onAll.push_back(planner.onCtas(op, processors));
+    total += onAll.back().tiles * onAll.back().tileTime;
+  }
+  placeInTurn(onAll, firstFree, grid);
+  if (free.size() > 1 && target.kind == TargetKind::Cuda) {
+    for (auto [op, alone] : llvm::zip(free, onAll))
+      shares.push_back(planner.onCtas(op, std::max<int64_t>(1, processors * (alone.tiles * alone.tileTime) / total)));
+    placeInTurn(shares, firstFree, grid);
+    if (predictPlaced(shares, grid) < predictPlaced(onAll, grid))
+      onAll = shares;
+  }
+  for (auto [op, chosen] : llvm::zip(free, onAll))
+    plan.ops[op] = chosen;
 }
 
-static OpPlans planPhase(llvm::ArrayRef<const OpModel *> ops, const TargetFacts &target, int64_t grid) {
-  OpPlans onAll;
-  for (const OpModel *op : ops)
-    onAll.push_back(planOp(*op, target, grid));
-  if (ops.size() < 2 || target.kind == TargetKind::Cpu)
-    return onAll;
-  OpPlans shares = planShares(ops, target, grid, onAll);
-  return predictPhase(shares, grid) < predictPhase(onAll, grid) ? shares : onAll;
+double GridModel::predictLevel(const GridPlan &plan, llvm::ArrayRef<unsigned> members) const {
+  llvm::SmallVector<const OpPlan *> plans;
+  unsigned depth = 0;
+  for (unsigned op : members) {
+    plans.push_back(&plan.ops[op]);
+    depth = std::max(depth, plan.places[op].depth);
+  }
+  return predictBusiest(plans, grid) + depth * target.ctaBarrier;
 }
 
-// Where `cluster` is 0, a grid that can be one cluster is one.
-static GridPlan planFor(llvm::ArrayRef<OpModel> ops, const TargetFacts &target, int64_t grid, int64_t cluster) {
+GridPlan GridModel::plan(llvm::ArrayRef<RowChain> chains) const {
   GridPlan plan;
   plan.grid = grid;
-  plan.cluster = cluster > 0 ? cluster : grid <= target.maxCluster ? grid : 1;
-  plan.ops.resize(ops.size());
-  unsigned numPhases = 0;
-  for (const OpModel &op : ops)
-    numPhases = std::max(numPhases, op.phase + 1);
-  for (unsigned phase = 0; phase < numPhases; ++phase) {
-    llvm::SmallVector<const OpModel *> members;
-    for (const OpModel &op : ops)
-      if (op.phase == phase)
-        members.push_back(&op);
-    OpPlans plans = planPhase(members, target, grid);
-    plan.phaseTimes.push_back(predictPhase(plans, grid));
-    for (auto [op, opPlan] : llvm::zip(members, plans))
-      plan.ops[op - ops.begin()] = opPlan;
+  plan.cluster = cluster;
+  plan.ops.resize(step.ops.size());
+  plan.places = schedulePhases(problemOf(chains));
+  llvm::SmallVector<int> chainOf = chainsOfOps(step.ops.size(), chains);
+  // Each chain has CTAs of its own, as far as there are any.
+  int64_t next = 0;
+  for (const RowChain &chain : chains) {
+    if (next + chain.rows.tiles() > grid)
+      next = 0;
+    for (unsigned op : chain.ops) {
+      plan.ops[op] = *planner.inRows(op, chain.rows);
+      plan.ops[op].firstCta = next;
+    }
+    next += chain.rows.tiles();
   }
-  bool isOneCluster = plan.cluster == grid;
-  double barrier = grid == 1 ? target.ctaBarrier : isOneCluster ? target.clusterBarrier : target.gridBarrier;
-  plan.time = predictLaunch(target, plan.grid, plan.cluster);
-  for (double time : plan.phaseTimes)
-    plan.time += time;
-  plan.time += barrier * (plan.phaseTimes.empty() ? 0 : plan.phaseTimes.size() - 1);
+  llvm::SmallVector<llvm::SmallVector<unsigned>> levels;
+  for (unsigned op = 0; op < step.ops.size(); ++op) {
+    if (plan.places[op].level >= levels.size())
+      levels.resize(plan.places[op].level + 1);
+    levels[plan.places[op].level].push_back(op);
+  }
+  bool isOneCluster = cluster == grid;
+  double barrier = grid == 1 ? target.ctaBarrier : predictBarrier(target, isOneCluster);
+  plan.time = predictLaunch(target, isOneCluster);
+  for (llvm::ArrayRef<unsigned> members : levels) {
+    int64_t firstFree = 0;
+    llvm::SmallVector<unsigned> free;
+    for (unsigned op : members) {
+      if (chainOf[op] < 0)
+        free.push_back(op);
+      else
+        firstFree = std::max(firstFree, plan.ops[op].firstCta + plan.ops[op].tiles);
+    }
+    planLevel(plan, free, firstFree < grid ? firstFree : 0);
+    plan.levelTimes.push_back(predictLevel(plan, members));
+    plan.time += plan.levelTimes.back();
+  }
+  plan.time += barrier * (levels.empty() ? 0 : levels.size() - 1);
   return plan;
 }
 
-std::string trainkernel::findFault(const OpModel &op, const TargetFacts &target) {
-  if (op.kind == OpModel::Contraction)
-    return findFault(op.contraction, op.fixedTile, target);
-  // Each result of a tile has threads of its own.
-  if (op.kind == OpModel::Reduction && target.kind == TargetKind::Cuda && product(op.fixedSizes) > target.threads)
-    return "expected at most " + std::to_string(target.threads) + " results in a tile";
-  return "";
-}
-
-// No more CTAs than the busiest phase has tiles.
-static void dropIdle(GridPlan &plan, llvm::ArrayRef<OpModel> ops) {
-  int64_t most = 1;
-  for (unsigned phase = 0; phase < plan.phaseTimes.size(); ++phase) {
-    int64_t tiles = 0;
-    for (auto [op, opPlan] : llvm::zip(ops, plan.ops))
-      tiles += op.phase == phase ? opPlan.tiles : 0;
-    most = std::max(most, tiles);
-  }
-  if (plan.cluster == 1)
-    plan.grid = std::min(plan.grid, most);
+// No more CTAs than the busiest level has tiles.
+static void dropIdle(GridPlan &plan) {
+  llvm::SmallVector<int64_t> ends(plan.levelTimes.size(), 1);
+  for (auto [place, op] : llvm::zip(plan.places, plan.ops))
+    ends[place.level] = std::max(ends[place.level], op.firstCta + op.tiles);
+  if (plan.cluster == 1 && !ends.empty())
+    plan.grid = std::min(plan.grid, *std::max_element(ends.begin(), ends.end()));
 }
 
 // The grids that are worth a try; only those of whole clusters.
@@ -159,25 +170,27 @@ static llvm::SmallVector<int64_t> candidateGrids(const TargetFacts &target, int6
     for (int64_t grid = 1; grid <= target.maxCluster; grid *= 2)
       if (grid % unit == 0)
         grids.push_back(grid);
-  if (!llvm::is_contained(grids, unit) && cluster > 0)
+  if (std::find(grids.begin(), grids.end(), unit) == grids.end() && cluster > 0)
     grids.push_back(unit);
   return grids;
 }
 
-GridPlan trainkernel::planGrid(llvm::ArrayRef<OpModel> ops, const TargetFacts &target, int64_t grid, int64_t cluster) {
+GridPlan trainkernel::planGrid(const StepModel &step, const TargetFacts &target, int64_t grid, int64_t cluster) {
+  OpPlanner planner(step.ops, target);
   llvm::SmallVector<int64_t> grids = {grid};
   if (grid == 0)
     grids = candidateGrids(target, cluster);
-  GridPlan best;
+  std::optional<GridPlan> best;
   llvm::SmallVector<Candidate> considered;
   for (int64_t candidate : grids) {
-    GridPlan plan = planFor(ops, target, candidate, cluster);
+    GridModel model(step, planner, target, candidate, cluster);
+    GridPlan plan = model.plan(searchRowChains(model));
     if (grid == 0 && target.kind == TargetKind::Cuda)
-      dropIdle(plan, ops);
+      dropIdle(plan);
     considered.push_back({plan.grid, plan.cluster, plan.time});
-    if (best.ops.empty() || plan.time < best.time)
+    if (!best || plan.time < best->time)
       best = plan;
   }
-  best.considered = considered;
-  return best;
+  best->considered = considered;
+  return *best;
 }

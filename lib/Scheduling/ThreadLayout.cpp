@@ -9,8 +9,6 @@
 
 using namespace trainkernel;
 
-// Shared memory moves 128 bytes a cycle, to and from all warps of an SM together.
-static constexpr double sharedBytesPerCycle = 128;
 // A barrier of the CTA and a round trip to shared memory.
 static constexpr double meetingCycles = 90;
 static constexpr int64_t schedulers = 4;
@@ -26,7 +24,7 @@ static double resultTime(int64_t m, int64_t n, int64_t threads) {
   return resultCycles * llvm::divideCeil(m * n, threads);
 }
 
-static double warpCycles(int64_t m, int64_t n, int64_t k, int64_t allWarps, const ThreadLayout &layout) {
+static double warpCycles(int64_t m, int64_t n, int64_t k, const ThreadLayout &layout) {
   // The chain through one accumulator, and the issue rate of a scheduler.
   constexpr double stepLatency = 18, stepIssue = 8;
   int64_t rowBlocks = m / 16 / layout.rows, columnBlocks = n / 8 / layout.columns;
@@ -34,11 +32,12 @@ static double warpCycles(int64_t m, int64_t n, int64_t k, int64_t allWarps, cons
   double warpsPerScheduler = llvm::divideCeil(layout.used(), schedulers);
   double multiply = std::max(stepLatency, stepIssue * warpsPerScheduler * rowBlocks * columnBlocks);
   double fragments = (rowBlocks * 16 + columnBlocks * 8) * 16 * 2 * layout.used() / sharedBytesPerCycle;
-  int64_t warps = layout.groups == 1 ? layout.used() : allWarps;
-  return 40 + steps * std::max(multiply, fragments) + resultTime(m, n, warps * 32);
+  // With one warp per scheduler nothing runs while its fragments are read.
+  constexpr double fragmentLatency = 40;
+  return 40 + steps * (std::max(multiply, fragments) + fragmentLatency / warpsPerScheduler);
 }
 
-static double threadCycles(int64_t m, int64_t n, int64_t k, int64_t allThreads, const ThreadLayout &layout) {
+static double threadCycles(int64_t m, int64_t n, int64_t k, const ThreadLayout &layout) {
   int64_t perThreadM = m / layout.rows, perThreadN = n / layout.columns;
   double steps = double(k) / layout.groups;
   double warpsPerScheduler = llvm::divideCeil(layout.used(), 32 * schedulers);
@@ -46,35 +45,48 @@ static double threadCycles(int64_t m, int64_t n, int64_t k, int64_t allThreads, 
   // A warp's load takes a cycle for each 128 bytes that its threads want, repeats included for the wider operand.
   double loads =
       llvm::divideCeil(layout.used(), 32) * (llvm::divideCeil(perThreadM, 4) + llvm::divideCeil(perThreadN, 4)) * 2;
-  int64_t threads = layout.groups == 1 ? layout.used() : allThreads;
-  return 40 + steps * std::max(multiply, loads) + resultTime(m, n, threads);
+  return 40 + steps * std::max(multiply, loads);
 }
 
+namespace {
+/// What workers divide: units of m, n and k, each worker of `threads` threads.
+struct Work {
+  int64_t rowUnits, columnUnits, depthUnits, workers, maxPerWorker, threads;
+};
+} // namespace
+
 template <typename Cycles>
-static ThreadLayout choose(int64_t rowUnits, int64_t columnUnits, int64_t depthUnits, int64_t workers,
-                           int64_t maxPerWorker, int64_t m, int64_t n, int64_t k, Cycles cyclesOf) {
+static ThreadLayout choose(const Work &work, int64_t m, int64_t n, int64_t k, int64_t passes, Cycles cyclesOf) {
   ThreadLayout best;
-  best.cycles = std::numeric_limits<double>::infinity();
-  for (int64_t rows = 1; rows <= workers; rows *= 2)
-    for (int64_t columns = 1; rows * columns <= workers; columns *= 2)
-      for (int64_t groups = 1; rows * columns * groups <= workers; groups *= 2) {
-        if (rowUnits % rows != 0 || columnUnits % columns != 0 || depthUnits % groups != 0)
+  // Where no layout fits, no code does.
+  best.passCycles = std::numeric_limits<double>::infinity();
+  double bestTime = std::numeric_limits<double>::infinity();
+  for (int64_t rows = 1; rows <= work.workers; rows *= 2)
+    for (int64_t columns = 1; rows * columns <= work.workers; columns *= 2)
+      for (int64_t groups = 1; rows * columns * groups <= work.workers; groups *= 2) {
+        if (work.rowUnits % rows != 0 || work.columnUnits % columns != 0 || work.depthUnits % groups != 0)
           continue;
         // What one worker holds must fit its registers.
-        if (rowUnits / rows * (columnUnits / columns) > maxPerWorker)
+        if (work.rowUnits / rows * (work.columnUnits / columns) > work.maxPerWorker)
           continue;
         ThreadLayout layout{rows, columns, groups};
-        layout.cycles = cyclesOf(m, n, k, workers, layout) + meetingTime(m, n, groups);
-        if (layout.cycles < best.cycles)
+        layout.passCycles = cyclesOf(m, n, k, layout);
+        int64_t finishing = groups == 1 ? layout.used() : work.workers;
+        layout.resultCycles = resultTime(m, n, finishing * work.threads) + meetingTime(m, n, groups);
+        double time = passes * layout.passCycles + layout.resultCycles;
+        if (time < bestTime) {
           best = layout;
+          bestTime = time;
+        }
       }
   return best;
 }
 
-ThreadLayout trainkernel::chooseWarpLayout(int64_t m, int64_t n, int64_t k, int64_t warps) {
-  return choose(m / 16, n / 8, std::max<int64_t>(1, k / 16), warps, /*maxPerWorker=*/16, m, n, k, warpCycles);
+ThreadLayout trainkernel::chooseWarpLayout(int64_t m, int64_t n, int64_t k, int64_t passes, int64_t warps) {
+  return choose({m / 16, n / 8, std::max<int64_t>(1, k / 16), warps, /*maxPerWorker=*/16, /*threads=*/32}, m, n, k,
+                passes, warpCycles);
 }
 
-ThreadLayout trainkernel::chooseThreadLayout(int64_t m, int64_t n, int64_t k, int64_t threads) {
-  return choose(m, n, k, threads, /*maxPerWorker=*/32, m, n, k, threadCycles);
+ThreadLayout trainkernel::chooseThreadLayout(int64_t m, int64_t n, int64_t k, int64_t passes, int64_t threads) {
+  return choose({m, n, k, threads, /*maxPerWorker=*/32, /*threads=*/1}, m, n, k, passes, threadCycles);
 }

@@ -15,21 +15,25 @@ namespace trainkernel {
 /// Vectors of 16 bytes that a thread may have on their way at once while operands are staged.
 inline constexpr int64_t maxVectorsInFlight = 16;
 
+/// What shared memory moves in a cycle, to and from all warps of an SM together, loads from global memory included.
+inline constexpr double sharedBytesPerCycle = 128;
+
 /// Workers (warps on a matrix unit, else threads) along m, n and k.
 struct ThreadLayout {
   int64_t rows = 1, columns = 1, groups = 1;
-  /// Predicted time of one pass over k, the meeting of the groups included, in cycles.
-  double cycles = 0;
+  /// Predicted time of one pass over k, in cycles, and of what follows the last one: the meeting of the groups and what
+  /// threads do with their results.
+  double passCycles = 0, resultCycles = 0;
 
   int64_t perGroup() const { return rows * columns; }
   int64_t used() const { return perGroup() * groups; }
 };
 
-/// The fastest layout of `warps` warps for m16n8k16 steps over a tile of m x n with `k` staged elements.
-ThreadLayout chooseWarpLayout(int64_t m, int64_t n, int64_t k, int64_t warps);
+/// The fastest layout of `warps` warps for m16n8k16 steps over a tile of m x n, in `passes` over `k` staged elements.
+ThreadLayout chooseWarpLayout(int64_t m, int64_t n, int64_t k, int64_t passes, int64_t warps);
 
 /// The fastest layout of `threads` threads for float32 multiply-adds.
-ThreadLayout chooseThreadLayout(int64_t m, int64_t n, int64_t k, int64_t threads);
+ThreadLayout chooseThreadLayout(int64_t m, int64_t n, int64_t k, int64_t passes, int64_t threads);
 
 } // namespace trainkernel
 

@@ -25,27 +25,65 @@ int64_t trainkernel::countTiles(const ContractionShape &shape, const Contraction
 // Of all threads of an SM together.
 static constexpr double instructionsPerCycle = 128;
 
-static ThreadLayout layoutOf(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target) {
-  return shape.onMatrixUnits ? chooseWarpLayout(tile.m, tile.n, tile.k, target.threads / 32)
-                             : chooseThreadLayout(tile.m, tile.n, tile.k, target.threads);
+static int64_t chunksOf(const ContractionShape &shape, const ContractionTile &tile) {
+  return divideCeil(shape.k, tile.k);
 }
 
-// Chunks of k follow each other: load, multiply.
+static int64_t stagedBytes(const ContractionShape &shape) { return shape.onMatrixUnits ? 2 : 4; }
+
+static ThreadLayout layoutOf(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target) {
+  int64_t chunks = chunksOf(shape, tile);
+  return shape.onMatrixUnits ? chooseWarpLayout(tile.m, tile.n, tile.k, chunks, target.threads / 32)
+                             : chooseThreadLayout(tile.m, tile.n, tile.k, chunks, target.threads);
+}
+
+// Vectors of 16 bytes that each thread loads for a chunk.
+static int64_t vectorsPerThread(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target) {
+  return divideCeil(tile.m * tile.k * shape.aBytes / 16, target.threads) +
+         divideCeil(tile.n * tile.k * shape.bBytes / 16, target.threads);
+}
+
+static bool isPipelined(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target) {
+  return chunksOf(shape, tile) > 1 && vectorsPerThread(shape, tile, target) <= maxVectorsInFlight;
+}
+
+// Loads and products of all chunks, from the first load to the last product.
+static TileCost predictChunks(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target,
+                              double perByte, double multiply) {
+  int64_t chunks = chunksOf(shape, tile);
+  double loaded = (double(tile.m) * shape.aBytes + double(tile.n) * shape.bBytes) * tile.k;
+  double transfer = loaded * perByte;
+  // What comes in also passes through the path to shared memory, which fragments are read by.
+  double passing = (loaded + double(tile.m + tile.n) * tile.k * stagedBytes(shape)) / sharedBytesPerCycle;
+  double working = passing / target.clock + multiply + 2 * target.ctaBarrier;
+  if (!isPipelined(shape, tile, target)) {
+    int64_t batches = divideCeil(vectorsPerThread(shape, tile, target), maxVectorsInFlight);
+    return {chunks * batches * target.loadLatency, chunks * transfer, chunks * (multiply + 2 * target.ctaBarrier), 0};
+  }
+  // One chunk is on its way at any time, so none takes less than the latency.
+  double steady = std::max({transfer, target.loadLatency, working});
+  TileCost cost{target.loadLatency, transfer, multiply + 2 * target.ctaBarrier, 0};
+  // What takes longest hides the rest.
+  double &longest = steady == working ? cost.multiply : steady == transfer ? cost.operands : cost.latency;
+  longest += (chunks - 1) * steady;
+  return cost;
+}
+
 TileCost trainkernel::predictTile(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target,
                                   int64_t busy) {
   double perByte = std::max(target.timePerByte, busy * target.timePerByteOfAll);
-  double operands = (double(tile.m) * shape.aBytes + double(tile.n) * shape.bBytes) * shape.k;
-  double results = double(tile.m) * tile.n * shape.resultBytes;
-  int64_t chunks = divideCeil(shape.k, tile.k);
-  if (target.kind == TargetKind::Cpu)
-    return {target.loadLatency + chunks * target.loadLatency, operands * perByte,
-            double(tile.m) * tile.n * shape.k / target.multiplyRate, results * perByte};
-  int64_t vectors = (tile.m + tile.n) * tile.k * (shape.onMatrixUnits ? 2 : 4) / 16;
-  int64_t batches = divideCeil(vectors, maxVectorsInFlight * target.threads);
-  double multiply = layoutOf(shape, tile, target).cycles / target.clock;
+  double results = double(tile.m) * tile.n * shape.resultBytes * perByte;
+  if (target.kind == TargetKind::Cpu) {
+    double operands = (double(tile.m) * shape.aBytes + double(tile.n) * shape.bBytes) * shape.k * perByte;
+    return {target.loadLatency + chunksOf(shape, tile) * target.loadLatency, operands,
+            double(tile.m) * tile.n * shape.k / target.multiplyRate, results};
+  }
+  ThreadLayout layout = layoutOf(shape, tile, target);
   double epilogue = double(tile.m) * tile.n * shape.resultWork / instructionsPerCycle / target.clock;
-  return {chunks * batches * target.loadLatency + target.loadLatency / 2, operands * perByte,
-          chunks * (multiply + 2 * target.ctaBarrier), results * perByte + epilogue};
+  TileCost cost = predictChunks(shape, tile, target, perByte, layout.passCycles / target.clock);
+  cost.latency += target.loadLatency / 2;
+  cost.epilogue = layout.resultCycles / target.clock + results + epilogue;
+  return cost;
 }
 
 std::string trainkernel::findFault(const ContractionShape &shape, const ContractionTile &tile,
@@ -63,16 +101,16 @@ std::string trainkernel::findFault(const ContractionShape &shape, const Contract
   auto isPower = [](int64_t size) { return size >= 16 && llvm::isPowerOf2_64(size); };
   if (!isPower(tile.m) || !isPower(tile.n) || tile.k % 16 != 0)
     return "expected powers of two from 16 on along m and n, and a multiple of 16 along k";
-  if (!std::isfinite(layoutOf(shape, tile, target).cycles))
+  if (!std::isfinite(layoutOf(shape, tile, target).passCycles))
     return "expected fewer results, since those of a thread do not fit its registers";
   return "";
 }
 
 static int64_t sharedBytes(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target) {
-  int64_t bytes = shape.onMatrixUnits ? 2 : 4, padding = 16;
+  int64_t bytes = stagedBytes(shape), padding = 16;
   int64_t groups = layoutOf(shape, tile, target).groups;
-  return (tile.m + tile.n) * (tile.k * bytes + padding) + tile.k * 2 * padding +
-         (groups == 1 ? 0 : groups * tile.m * (tile.n + 8) * 4);
+  int64_t stage = (tile.m + tile.n) * (tile.k * bytes + padding) + tile.k * 2 * padding;
+  return stage * (isPipelined(shape, tile, target) ? 2 : 1) + (groups == 1 ? 0 : groups * tile.m * (tile.n + 8) * 4);
 }
 
 ContractionTile trainkernel::chooseContractionTile(const ContractionShape &shape, const TargetFacts &target,
@@ -94,17 +132,32 @@ ContractionTile trainkernel::chooseContractionTile(const ContractionShape &shape
   for (int64_t m : rows)
     for (int64_t n : columns)
       for (int64_t k : depths) {
-        // Larger tiles spill, and nothing hides the time that a chunk takes to come in.
-        if (!isCpu && m * n > 64 * 128)
-          continue;
         ContractionTile tile{m, n, k};
         int64_t tiles = countTiles(shape, tile), busy = std::min(tiles, processors);
-        double time = divideCeil(tiles, processors) * predictTile(shape, tile, target, busy).total();
+        double time = divideCeil(tiles, processors) * predictTileTime(shape, tile, target, busy);
         if (time < bestTime && (isCpu || sharedBytes(shape, tile, target) <= target.sharedBytes)) {
           bestTime = time;
           best = tile;
         }
       }
+  return best;
+}
+
+std::optional<ContractionTile> trainkernel::chooseWholeRowTile(const ContractionShape &shape, int64_t rows,
+                                                               const TargetFacts &target) {
+  std::optional<ContractionTile> best;
+  double bestTime = std::numeric_limits<double>::infinity();
+  int64_t columns = llvm::alignTo(shape.n, 16);
+  if (rows % 16 != 0 || rows * columns > 64 * 128)
+    return std::nullopt;
+  for (int64_t depth = shape.onMatrixUnits ? 64 : 32; depth <= 512; depth *= 2) {
+    ContractionTile tile{rows, columns, std::min<int64_t>(depth, llvm::alignTo(shape.k, 16))};
+    double time = predictTileTime(shape, tile, target, countTiles(shape, tile));
+    if (time < bestTime && sharedBytes(shape, tile, target) <= target.sharedBytes) {
+      bestTime = time;
+      best = tile;
+    }
+  }
   return best;
 }
 

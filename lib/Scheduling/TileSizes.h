@@ -8,6 +8,8 @@
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/SmallVector.h"
 
+#include <optional>
+
 namespace trainkernel {
 
 using Sizes = llvm::SmallVector<int64_t>;
@@ -34,11 +36,21 @@ int64_t countTiles(const ContractionShape &shape, const ContractionTile &tile);
 TileCost predictTile(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target,
                      int64_t busy);
 
+/// The sum of that.
+inline double predictTileTime(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target,
+                              int64_t busy) {
+  return predictTile(shape, tile, target, busy).total();
+}
+
 /// Why code for a tile of these sizes cannot be made, or nothing. Shared memory is not looked at.
 std::string findFault(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target);
 
 /// The tile with the least predicted time where `processors` CTAs work on the product.
 ContractionTile chooseContractionTile(const ContractionShape &shape, const TargetFacts &target, int64_t processors);
+
+/// The fastest tile of `rows` whole rows of a product, or nothing where none fits.
+std::optional<ContractionTile> chooseWholeRowTile(const ContractionShape &shape, int64_t rows,
+                                                  const TargetFacts &target);
 
 /// A tile of `shape` with about `elements` elements, filled from the last dimension.
 Sizes chooseElementTile(llvm::ArrayRef<int64_t> shape, int64_t elements);

@@ -60,7 +60,7 @@ class PhaseReport:
         barrier_before: the scope of the barrier before it, "cta", "cluster" or "grid", or None.
         ops: what runs in it.
         barrier_ns: predicted time of that barrier in nanoseconds, from the last arrival on; None where unknown.
-        predicted: predicted time of its busiest CTA; None where unknown.
+        predicted: predicted time of the CTA that the next barrier of all CTAs waits for; None where unknown.
     """
 
     barrier_before: str | None

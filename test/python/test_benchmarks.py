@@ -107,6 +107,17 @@ def test_phases_and_barriers_add_up_to_the_whole_launch() -> None:
     assert sum(parts) == pytest.approx(found["total_us"])
 
 
+def test_between_barriers_of_all_ctas_the_times_are_those_of_the_last_one_to_arrive() -> None:
+    """CTA 1 is late in phase 0 but early at the end; the end waits for CTA 0."""
+    phases = [PHASES[0], PHASES[1] | {"barrier_before": "cluster"}]
+    stamps = [[0, 10], [100, 900], [150, 950], [2000, 1000]]
+    found = break_down([stamps], phases)
+    assert [(row["barrier_us"], row["phase_us"]) for row in found["phases"]] == [(None, 0.1), (0.05, 1.85)]
+    joined = break_down([stamps], phases, one_cluster=True)
+    assert [(row["barrier_us"], row["phase_us"]) for row in joined["phases"]] == [(None, 0.9), (-0.75, 1.85)]
+    assert found["total_us"] == joined["total_us"] == 2.0
+
+
 def test_the_median_launch_counts() -> None:
     slow = launch()
     slow[-1] = [100_000] * 3
@@ -131,7 +142,7 @@ def test_a_profile_reads_the_end_of_the_workspace() -> None:
             return workspace[offset : offset + size]
 
     launched: list[int] = []
-    kernel = SimpleNamespace(grid=(3, 1, 1), workspace_bytes=len(workspace))
+    kernel = SimpleNamespace(grid=(3, 1, 1), cluster=(1, 1, 1), workspace_bytes=len(workspace))
     phases = [SimpleNamespace(barrier_before=phase["barrier_before"]) for phase in PHASES]
     step = SimpleNamespace(
         manifest=SimpleNamespace(kernel=kernel), report=lambda: SimpleNamespace(phases=phases), _backend=Backend()

@@ -24,15 +24,27 @@ Value ElementEmitter::splat(Location loc, Value value) {
   return vector::BroadcastOp::create(builder, loc, VectorType::get(lanes, value.getType()), value);
 }
 
-Value ElementEmitter::emit(Value tensor, ArrayRef<LaneIndex> indices) {
-  if (Value value = bound.lookup(tensor))
-    return splat(tensor.getLoc(), value);
-  Key key{tensor, {}};
-  for (const LaneIndex &index : indices)
-    key.second.emplace_back(index.base, index.stride);
+static SmallVector<std::pair<Value, int64_t>> placeOf(ArrayRef<LaneIndex> indices) {
+  return llvm::map_to_vector(indices, [](const LaneIndex &index) { return std::pair(index.base, index.stride); });
+}
+
+ElementEmitter::Key ElementEmitter::keyOf(Value tensor, ArrayRef<LaneIndex> indices) {
+  return {tensor, placeOf(indices)};
+}
+
+Value ElementEmitter::findEmitted(const Key &key) const {
   for (auto &[known, value] : emitted)
     if (known == key)
       return value;
+  return nullptr;
+}
+
+Value ElementEmitter::emit(Value tensor, ArrayRef<LaneIndex> indices) {
+  if (Value value = bound.lookup(tensor))
+    return splat(tensor.getLoc(), value);
+  Key key = keyOf(tensor, indices);
+  if (Value value = findEmitted(key))
+    return value;
   Value value = emitUncached(tensor, indices);
   if (!value)
     return nullptr;
@@ -104,30 +116,53 @@ Value ElementEmitter::outsideConstant(Operation *user, Value value) {
   return nullptr;
 }
 
-void ElementEmitter::preload(Value tensor, ArrayRef<LaneIndex> indices) {
+// Calls `visit` for each element of a region argument that the element of `tensor` is computed from, in an order that
+// depends on nothing but the region.
+void ElementEmitter::visitLoads(Value tensor, ArrayRef<LaneIndex> indices,
+                                function_ref<void(Value, ArrayRef<LaneIndex>)> visit) {
   if (isa<BlockArgument>(tensor)) {
-    emit(tensor, indices);
+    visit(tensor, indices);
     return;
   }
-  auto generic = tensor.getDefiningOp<GenericOp>();
-  if (!generic || isReduction(generic))
-    return;
-  AffineMap map = generic.getMatchingIndexingMap(generic.getDpsInitOperand(cast<OpResult>(tensor).getResultNumber()));
-  if (!map.isPermutation())
-    return;
-  SmallVector<LaneIndex> loops(indices.size());
-  for (auto [expr, index] : llvm::zip(map.getResults(), indices))
-    loops[cast<AffineDimExpr>(expr).getPosition()] = index;
-  for (OpOperand *input : generic.getDpsInputOperands()) {
-    AffineMap inputMap = generic.getMatchingIndexingMap(input);
-    // Other maps would need index arithmetic, whose results a later call could not recognise.
-    if (!isa<RankedTensorType>(input->get().getType()) || !inputMap.isProjectedPermutation())
-      continue;
-    SmallVector<LaneIndex> inputIndices;
-    for (AffineExpr expr : inputMap.getResults())
-      inputIndices.push_back(loops[cast<AffineDimExpr>(expr).getPosition()]);
-    preload(input->get(), inputIndices);
+  Operation *op = tensor.getDefiningOp();
+  SmallVector<LaneIndex> loops(indices);
+  SmallVector<OpOperand *> operands;
+  if (auto generic = dyn_cast<GenericOp>(op)) {
+    AffineMap map = generic.getMatchingIndexingMap(generic.getDpsInitOperand(cast<OpResult>(tensor).getResultNumber()));
+    if (isReduction(generic) || !map.isPermutation())
+      return;
+    for (auto [expr, index] : llvm::zip(map.getResults(), indices))
+      loops[cast<AffineDimExpr>(expr).getPosition()] = index;
+    operands = generic.getDpsInputOperands();
+  } else if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::ExtractSliceOp>(op)) {
+    operands = {&op->getOpOperand(0)};
   }
+  for (OpOperand *operand : operands)
+    if (isa<RankedTensorType>(operand->get().getType()) && !operand->get().getDefiningOp<arith::ConstantOp>())
+      if (std::optional<SmallVector<LaneIndex>> source = operandIndices(*operand, loops))
+        visitLoads(operand->get(), *source, visit);
+}
+
+SmallVector<Value> ElementEmitter::preload(Value tensor, ArrayRef<LaneIndex> indices) {
+  SmallVector<Value> loaded;
+  visitLoads(tensor, indices, [&](Value argument, ArrayRef<LaneIndex> at) {
+    Key key = keyOf(argument, at);
+    if (findEmitted(key))
+      return;
+    loaded.push_back(emitUncached(argument, at));
+    emitted.emplace_back(key, splat(argument.getLoc(), loaded.back()));
+  });
+  return loaded;
+}
+
+void ElementEmitter::useLoaded(Value tensor, ArrayRef<LaneIndex> indices, ArrayRef<Value> &loaded) {
+  visitLoads(tensor, indices, [&](Value argument, ArrayRef<LaneIndex> at) {
+    Key key = keyOf(argument, at);
+    if (findEmitted(key))
+      return;
+    emitted.emplace_back(key, splat(argument.getLoc(), loaded.front()));
+    loaded = loaded.drop_front();
+  });
 }
 
 //===----------------------------------------------------------------------===//
@@ -165,18 +200,12 @@ Value ElementEmitter::emitBody(GenericOp op, ArrayRef<LaneIndex> loops, Value ac
       mapping.map(argument, constant);
       continue;
     }
-    SmallVector<LaneIndex> indices;
-    bool isEvenlySpaced = true;
-    for (AffineExpr expr : op.getMatchingIndexingMap(&operand).getResults()) {
-      std::optional<LaneIndex> index = evaluate(math, expr, loops);
-      isEvenlySpaced &= index.has_value();
-      indices.push_back(index.value_or(LaneIndex{}));
-    }
-    if (!isEvenlySpaced) {
+    std::optional<SmallVector<LaneIndex>> indices = operandIndices(operand, loops);
+    if (!indices) {
       op.emitError("an indexing map that is not affine in the lanes is not supported");
       return nullptr;
     }
-    Value element = emit(operand.get(), indices);
+    Value element = emit(operand.get(), *indices);
     if (!element)
       return nullptr;
     mapping.map(argument, element);
@@ -272,7 +301,35 @@ static std::optional<SmallVector<LaneIndex>> delinearize(const IndexMath &math, 
   return indices;
 }
 
-std::optional<SmallVector<LaneIndex>> ElementEmitter::sourceIndices(Operation *view, ArrayRef<LaneIndex> indices) {
+static std::optional<SmallVector<LaneIndex>> evaluateAll(const IndexMath &math, AffineMap map,
+                                                         ArrayRef<LaneIndex> loops) {
+  SmallVector<LaneIndex> indices;
+  for (AffineExpr expr : map.getResults()) {
+    std::optional<LaneIndex> index = evaluate(math, expr, loops);
+    if (!index)
+      return std::nullopt;
+    indices.push_back(*index);
+  }
+  return indices;
+}
+
+// Where the owner of `operand`, a structured op or a view, reads it for its own element at `indices`.
+std::optional<SmallVector<LaneIndex>> ElementEmitter::operandIndices(OpOperand &operand, ArrayRef<LaneIndex> indices) {
+  Place at = placeOf(indices);
+  for (const OperandPlace &known : operandPlaces)
+    if (known.operand == &operand && known.at == at)
+      return known.indices;
+  Operation *owner = operand.getOwner();
+  std::optional<SmallVector<LaneIndex>> source;
+  if (auto generic = dyn_cast<GenericOp>(owner))
+    source = evaluateAll(IndexMath(builder, owner->getLoc()), generic.getMatchingIndexingMap(&operand), indices);
+  else
+    source = viewIndices(owner, indices);
+  operandPlaces.push_back({&operand, at, source});
+  return source;
+}
+
+std::optional<SmallVector<LaneIndex>> ElementEmitter::viewIndices(Operation *view, ArrayRef<LaneIndex> indices) {
   IndexMath math(builder, view->getLoc());
   if (auto expand = dyn_cast<tensor::ExpandShapeOp>(view)) {
     SmallVector<LaneIndex> source;
@@ -308,7 +365,7 @@ std::optional<SmallVector<LaneIndex>> ElementEmitter::sourceIndices(Operation *v
 }
 
 Value ElementEmitter::emitView(Operation *op, ArrayRef<LaneIndex> indices) {
-  std::optional<SmallVector<LaneIndex>> source = sourceIndices(op, indices);
+  std::optional<SmallVector<LaneIndex>> source = operandIndices(op->getOpOperand(0), indices);
   return source ? emit(op->getOperand(0), *source) : emitPerLane(op->getResult(0), indices);
 }
 

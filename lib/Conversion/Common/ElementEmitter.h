@@ -34,8 +34,12 @@ public:
   Value emit(Value tensor, ArrayRef<LaneIndex> indices);
 
   /// Emits the loads that `emit` will need, as far as they do not hang on a reduction, so that they are on their way
-  /// while something else is computed. Later `emit` calls with the same indices find them.
-  void preload(Value tensor, ArrayRef<LaneIndex> indices);
+  /// while something else is computed. Later `emit` calls with the same indices find them. Returns what was loaded.
+  SmallVector<Value> preload(Value tensor, ArrayRef<LaneIndex> indices);
+
+  /// Lets `emit` use what another emitter's `preload` of `tensor` loaded, maybe in another block, at indices that have
+  /// the same values. Takes as many values from the front of `loaded` as that call returned.
+  void useLoaded(Value tensor, ArrayRef<LaneIndex> indices, ArrayRef<Value> &loaded);
 
   /// The value that the body of `op` yields for result `result` at the loop indices, with `accumulator` as the
   /// output element. Null after reporting an error.
@@ -51,7 +55,13 @@ public:
   Value splat(Location loc, Value value);
 
 private:
-  using Key = std::pair<Value, SmallVector<std::pair<Value, int64_t>>>;
+  using Place = SmallVector<std::pair<Value, int64_t>>;
+  using Key = std::pair<Value, Place>;
+
+  static Key keyOf(Value tensor, ArrayRef<LaneIndex> indices);
+  Value findEmitted(const Key &key) const;
+  void visitLoads(Value tensor, ArrayRef<LaneIndex> indices,
+                  function_ref<void(Value argument, ArrayRef<LaneIndex>)> visit);
 
   Value emitUncached(Value tensor, ArrayRef<LaneIndex> indices);
   Value emitGeneric(linalg::GenericOp op, OpResult result, ArrayRef<LaneIndex> indices);
@@ -62,13 +72,21 @@ private:
   Value truthOf(Value byte);
   Value outsideConstant(Operation *user, Value value);
   Value cloneOp(Operation &op, IRMapping &mapping);
-  std::optional<SmallVector<LaneIndex>> sourceIndices(Operation *view, ArrayRef<LaneIndex> indices);
+  std::optional<SmallVector<LaneIndex>> operandIndices(OpOperand &operand, ArrayRef<LaneIndex> indices);
+  std::optional<SmallVector<LaneIndex>> viewIndices(Operation *view, ArrayRef<LaneIndex> indices);
 
   OpBuilder &builder;
   TileOp tile;
   int64_t lanes, alignment;
   DenseMap<Value, Value> bound;
   SmallVector<std::pair<Key, Value>> emitted;
+  /// Where operands were read, so that the same question has the same answer: values that `emitted` is keyed by.
+  struct OperandPlace {
+    OpOperand *operand;
+    Place at;
+    std::optional<SmallVector<LaneIndex>> indices;
+  };
+  SmallVector<OperandPlace> operandPlaces;
 };
 
 /// The buffer type that holds `type` in memory: a bool is a byte.

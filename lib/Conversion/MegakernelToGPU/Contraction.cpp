@@ -15,22 +15,20 @@ class ContractionEmitter : public TileEmitter {
 public:
   ContractionEmitter(const CtaContext &context, TileDomain &domain, int64_t sharedOffset)
       : context(context), domain(domain), plan(planAt(domain, context.threads, sharedOffset)), builder(context.builder),
-        loc(plan.op->getLoc()), math(builder, loc), unit(createUnit(context, plan)) {}
+        loc(plan.op->getLoc()), math(builder, loc), unit(createUnit(context, plan)),
+        aStager(context, domain, plan, plan.aOperand, plan.a), bStager(context, domain, plan, plan.bOperand, plan.b) {}
 
   LogicalResult prefetch() override {
-    // A CTA with several tiles or chunks would overwrite what is prefetched before it is used.
-    bool isSingle = domain.numTiles <= context.grid && plan.numChunks == 1;
-    aIsStaged = isSingle && isPrefetched(plan.aOperand->get());
-    bIsStaged = isSingle && isPrefetched(plan.bOperand->get());
-    SmallVector<StagedOperand, 2> operands;
-    if (aIsStaged)
-      operands.push_back({plan.aOperand, plan.a, aTile()});
-    if (bIsStaged)
-      operands.push_back({plan.bOperand, plan.b, bTile()});
-    if (operands.empty())
+    // A CTA with several tiles, or a first chunk that others replace, would overwrite what is prefetched before it is
+    // used.
+    bool keepsFirst = domain.numTiles <= context.grid && (plan.numChunks == 1 || plan.isPipelined);
+    aIsStaged = keepsFirst && isPrefetched(plan.aOperand->get());
+    bIsStaged = keepsFirst && isPrefetched(plan.bOperand->get());
+    if (!aIsStaged && !bIsStaged)
       return success();
     return context.forEachTile(domain, [&](ArrayRef<LaneIndex> origin) {
-      return stageOperands(context, domain, plan, operands, chunkStart(origin, math.constant(0)));
+      return stageOperands(context, loc, operandsIn(tilesOf(nullptr), aIsStaged, bIsStaged),
+                           chunkStart(origin, math.constant(0)));
     });
   }
 
@@ -57,8 +55,27 @@ private:
     return plan;
   }
 
-  Value aTile() { return context.sharedView(loc, {plan.a.outer, plan.a.pitch}, plan.a.element, plan.a.byteOffset); }
-  Value bTile() { return context.sharedView(loc, {plan.b.outer, plan.b.pitch}, plan.b.element, plan.b.byteOffset); }
+  /// The shared tiles of both operands.
+  struct Tiles {
+    Value a, b;
+  };
+  // Chunks alternate between the tiles of a pipeline; the first chunk may be null.
+  Tiles tilesOf(Value chunk) {
+    Value stage = chunk && plan.isPipelined ? math.mul(math.rem(chunk, 2), plan.stageBytes) : math.constant(0);
+    auto view = [&](const SharedTile &tile) {
+      return context.sharedView(loc, {tile.outer, tile.pitch}, tile.element, math.add(stage, tile.byteOffset));
+    };
+    return {view(plan.a), view(plan.b)};
+  }
+
+  SmallVector<StagedOperand, 2> operandsIn(Tiles tiles, bool withA, bool withB) {
+    SmallVector<StagedOperand, 2> operands;
+    if (withA)
+      operands.push_back({&aStager, tiles.a});
+    if (withB)
+      operands.push_back({&bStager, tiles.b});
+    return operands;
+  }
 
   // All inputs that a value of the region is computed from may be read early.
   bool isPrefetched(Value value) {
@@ -72,38 +89,79 @@ private:
     return plan.layout.groups == 1 ? std::move(unit) : createPartialSums(context, plan, std::move(unit));
   }
 
-  // Where a chain of additions would be long, each chunk has sums of its own: the rounding error grows with the length.
   FailureOr<SmallVector<Value>> multiplyChunks(ArrayRef<LaneIndex> origin) {
+    if (plan.isPipelined)
+      return multiplyPipelined(origin);
+    return carryThrough(
+        builder, loc, plan.numChunks, initial,
+        [&](Value chunk, ValueRange accumulators) -> FailureOr<SmallVector<Value>> {
+          Tiles tiles = tilesOf(chunk);
+          if (failed(stageOperands(context, loc, operandsIn(tiles, !aIsStaged, !bIsStaged), chunkStart(origin, chunk))))
+            return failure();
+          context.barrier(loc);
+          SmallVector<Value> next = addProduct(tiles, accumulators);
+          context.barrier(loc);
+          return next;
+        });
+  }
+
+  // While a chunk is multiplied, the next one goes into the other tile and the one after that is on its way. One
+  // barrier per chunk is enough: whoever writes a tile has passed the barrier behind the multiplication that read it
+  // last.
+  FailureOr<SmallVector<Value>> multiplyPipelined(ArrayRef<LaneIndex> origin) {
+    Value zero = math.constant(0), one = math.constant(1);
+    Tiles first = tilesOf(zero);
+    SmallVector<StagedOperand, 2> missing = operandsIn(first, !aIsStaged, !bIsStaged);
+    SmallVector<Value> loaded = loadOperands(missing, chunkStart(origin, zero));
+    SmallVector<Value> early = loadOperands(operandsIn(first, aIsStaged, bIsStaged), chunkStart(origin, one));
+    FailureOr<SmallVector<Value>> exchanged =
+        exchangeOperands(missing, chunkStart(origin, zero), loaded, chunkStart(origin, one));
+    if (failed(exchanged))
+      return failure();
+    // What was loaded for a comes before what was loaded for b.
+    SmallVector<Value> carried = aIsStaged ? early : *exchanged;
+    llvm::append_range(carried, aIsStaged ? *exchanged : early);
+    size_t numLoaded = carried.size();
+    llvm::append_range(carried, initial);
+    context.barrier(loc);
+    auto middle = [&](Value chunk, ValueRange values) -> FailureOr<SmallVector<Value>> {
+      Value following = math.add(chunk, one);
+      SmallVector<Value> own(values.take_front(numLoaded));
+      FailureOr<SmallVector<Value>> next =
+          exchangeOperands(operandsIn(tilesOf(following), true, true), chunkStart(origin, following), own,
+                           chunkStart(origin, math.add(following, one)));
+      if (failed(next))
+        return failure();
+      llvm::append_range(*next, addProduct(tilesOf(chunk), values.drop_front(numLoaded)));
+      context.barrier(loc);
+      return next;
+    };
+    FailureOr<SmallVector<Value>> values = carryThrough(builder, loc, plan.numChunks - 2, carried, middle);
+    if (failed(values))
+      return failure();
+    Value last = math.constant(plan.numChunks - 1);
+    if (failed(storeOperands(operandsIn(tilesOf(last), true, true), chunkStart(origin, last),
+                             ArrayRef<Value>(*values).take_front(numLoaded))))
+      return failure();
+    SmallVector<Value> sums =
+        addProduct(tilesOf(math.constant(plan.numChunks - 2)), ArrayRef<Value>(*values).drop_front(numLoaded));
+    context.barrier(loc);
+    sums = addProduct(tilesOf(last), sums);
+    // Whoever comes next may fill the tiles.
+    context.barrier(loc);
+    return sums;
+  }
+
+  // Where a chain of additions would be long, each chunk has sums of its own: the rounding error grows with the length.
+  SmallVector<Value> addProduct(Tiles tiles, ValueRange accumulators) {
     constexpr int64_t longChain = 512;
     int64_t additions = plan.numChunks * plan.sizeOf(plan.kLoop) / (unit->depth() * plan.layout.groups);
     if (plan.numChunks == 1 || additions <= longChain)
-      return carryThrough(builder, loc, plan.numChunks, initial, [&](Value chunk, ValueRange accumulators) {
-        return multiplyChunk(origin, chunk, accumulators);
-      });
-    auto addChunk = [&](Value chunk, ValueRange totals) -> FailureOr<SmallVector<Value>> {
-      FailureOr<SmallVector<Value>> sums = multiplyChunk(origin, chunk, initial);
-      if (failed(sums))
-        return failure();
-      for (auto [sum, total] : llvm::zip(*sums, totals))
-        sum = arith::AddFOp::create(builder, loc, total, sum);
-      return sums;
-    };
-    return carryThrough(builder, loc, plan.numChunks, initial, addChunk);
-  }
-
-  FailureOr<SmallVector<Value>> multiplyChunk(ArrayRef<LaneIndex> origin, Value chunk, ValueRange accumulators) {
-    SmallVector<StagedOperand, 2> operands;
-    Value a = aTile(), b = bTile();
-    if (!aIsStaged)
-      operands.push_back({plan.aOperand, plan.a, a});
-    if (!bIsStaged)
-      operands.push_back({plan.bOperand, plan.b, b});
-    if (failed(stageOperands(context, domain, plan, operands, chunkStart(origin, chunk))))
-      return failure();
-    context.barrier(loc);
-    SmallVector<Value> next = unit->multiply(a, b, accumulators);
-    context.barrier(loc);
-    return next;
+      return unit->multiply(tiles.a, tiles.b, accumulators);
+    SmallVector<Value> sums = unit->multiply(tiles.a, tiles.b, initial);
+    for (auto [sum, total] : llvm::zip(sums, accumulators))
+      sum = arith::AddFOp::create(builder, loc, total, sum);
+    return sums;
   }
 
   // The loop indices at which chunk number `chunk` of the tile at `origin` starts.
@@ -187,6 +245,7 @@ private:
   Location loc;
   IndexMath math;
   std::unique_ptr<MultiplyUnit> unit;
+  Stager aStager, bStager;
   /// What is in shared memory before `run`.
   bool aIsStaged = false, bIsStaged = false;
   SmallVector<Value> initial;

@@ -43,16 +43,59 @@ std::unique_ptr<MultiplyUnit> createPartialSums(const CtaContext &context, const
 std::unique_ptr<MultiplyUnit> createMatrixUnit(const CtaContext &context, const ContractionPlan &plan);
 std::unique_ptr<MultiplyUnit> createThreadFma(const CtaContext &context, const ContractionPlan &plan);
 
-/// One operand, and where its shared tile lies.
-struct StagedOperand {
+/// Brings one operand's tile into shared memory, 16 bytes of global memory an item, dealt out to the threads. Loads and
+/// stores are apart, so that other work can stand between them.
+class Stager {
+public:
+  Stager(const CtaContext &context, TileDomain &domain, const ContractionPlan &plan, OpOperand *operand,
+         const SharedTile &tile);
+
+  /// Items that each thread brings in.
+  int64_t itemsPerThread() const;
+  /// Loads of 16 bytes that an item takes.
+  int64_t vectorsPerItem() const;
+  /// Loads what item number `first` (a value, or null for 0) + `offset` of this thread is computed from, in the tile at
+  /// the loop indices `base`.
+  SmallVector<Value> load(ArrayRef<LaneIndex> base, Value first, int64_t offset);
+  /// Computes that item from the front of `loaded`, which it takes away, and writes it to `memory`.
+  LogicalResult store(Value memory, ArrayRef<LaneIndex> base, Value first, int64_t offset, ArrayRef<Value> &loaded);
+
+private:
+  struct Item {
+    /// Its place in the tile along the two loops, and in the operand.
+    Value other, read;
+    SmallVector<LaneIndex> indices;
+    /// Null where every item is inside of the domain.
+    Value isInside;
+  };
+  Item itemAt(ArrayRef<LaneIndex> base, Value number, int64_t offset);
+  Value widen(Value value);
+
+  const CtaContext &context;
+  TileDomain &domain;
+  const ContractionPlan &plan;
   OpOperand *operand;
   const SharedTile &tile;
+  OpBuilder &builder;
+  Location loc;
+  IndexMath math;
+};
+
+/// One operand, and where its tile goes.
+struct StagedOperand {
+  Stager *stager;
   Value memory;
 };
 
-/// Fills the operands' shared tiles with the elements at the loop indices `base` and following.
-LogicalResult stageOperands(const CtaContext &context, TileDomain &domain, const ContractionPlan &plan,
-                            ArrayRef<StagedOperand> operands, ArrayRef<LaneIndex> base);
+/// Fills the operands' tiles with the elements at the loop indices `base` and following.
+LogicalResult stageOperands(const CtaContext &context, Location loc, ArrayRef<StagedOperand> operands,
+                            ArrayRef<LaneIndex> base);
+/// The same in two steps.
+SmallVector<Value> loadOperands(ArrayRef<StagedOperand> operands, ArrayRef<LaneIndex> base);
+LogicalResult storeOperands(ArrayRef<StagedOperand> operands, ArrayRef<LaneIndex> base, ArrayRef<Value> loaded);
+/// Stores what was loaded at `base` and loads at `nextBase`, item by item, so that the memory system never runs dry.
+FailureOr<SmallVector<Value>> exchangeOperands(ArrayRef<StagedOperand> operands, ArrayRef<LaneIndex> base,
+                                               ArrayRef<Value> loaded, ArrayRef<LaneIndex> nextBase);
 
 } // namespace mlir::megakernel
 

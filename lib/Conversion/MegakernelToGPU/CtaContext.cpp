@@ -9,9 +9,13 @@ using namespace mlir;
 using namespace mlir::megakernel;
 
 Value CtaContext::sharedView(Location loc, ArrayRef<int64_t> shape, Type element, int64_t byteOffset) const {
+  return sharedView(loc, shape, element, math(loc).constant(byteOffset));
+}
+
+Value CtaContext::sharedView(Location loc, ArrayRef<int64_t> shape, Type element, Value byteOffset) const {
   auto space = gpu::AddressSpaceAttr::get(builder.getContext(), gpu::AddressSpace::Workgroup);
   auto type = MemRefType::get(shape, element, AffineMap(), space);
-  return memref::ViewOp::create(builder, loc, type, shared, math(loc).constant(byteOffset), ValueRange());
+  return memref::ViewOp::create(builder, loc, type, shared, byteOffset, ValueRange());
 }
 
 void CtaContext::barrier(Location loc) const { gpu::BarrierOp::create(builder, loc); }

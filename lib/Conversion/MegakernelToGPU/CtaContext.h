@@ -21,6 +21,7 @@ struct CtaContext {
   IndexMath math(Location loc) const { return IndexMath(builder, loc); }
   /// A typed view of the CTA's shared memory, `byteOffset` bytes in.
   Value sharedView(Location loc, ArrayRef<int64_t> shape, Type element, int64_t byteOffset) const;
+  Value sharedView(Location loc, ArrayRef<int64_t> shape, Type element, Value byteOffset) const;
   /// Joins the threads of the CTA.
   void barrier(Location loc) const;
   /// Runs `body` for each tile of `domain` that is placed on this CTA.

@@ -2,16 +2,18 @@
 
 #include "lib/Conversion/MegakernelToGPU/CtaContext.h"
 
+#include "lib/Analysis/Sources.h"
+
 using namespace mlir;
 using namespace mlir::megakernel;
 
-// Lanes per thread: up to 16 bytes of the widest output, as far as rows and tiles are multiples of it.
+// Lanes per thread: up to 16 bytes of the widest input or output, as far as rows and tiles are multiples of it.
 static int64_t chooseLanes(const TileDomain &domain) {
   if (domain.shape().empty())
     return 1;
   int64_t widest = 1;
   for (Value value : domain.region.yielded)
-    widest = std::max<int64_t>(widest, cast<RankedTensorType>(value.getType()).getElementTypeBitWidth() / 8);
+    widest = std::max({widest, bytesPerElement(value), widestSourceBytes(value)});
   return commonPowerOfTwo(16 / widest, {domain.shape().back(), domain.sizes.back()});
 }
 

@@ -7,6 +7,7 @@
 
 #include "lib/Conversion/MegakernelToGPU/CtaContext.h"
 
+#include "lib/Analysis/Sources.h"
 #include "lib/Conversion/Common/CarriedLoop.h"
 #include "lib/Conversion/Common/Combiner.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -65,9 +66,7 @@ void ReductionEmitter::splitThreads() {
       op.getNumDpsInputs() == 0 ||
       llvm::is_contained(domain.region.reductionLoops, contiguousLoop(op, op.getDpsInputOperand(0)));
   if (reducesContiguous && op.getNumDpsInputs() > 0 && !domain.region.reductionShape.empty()) {
-    Type element = getElementTypeOrSelf(op.getDpsInputs()[0].getType());
-    int64_t bytes = std::max<int64_t>(1, element.getIntOrFloatBitWidth() / 8);
-    lanes = commonPowerOfTwo(16 / bytes, {domain.region.reductionShape.back()});
+    lanes = commonPowerOfTwo(16 / widestSourceBytes(op.getDpsInputs()[0]), {domain.region.reductionShape.back()});
   }
   parts = std::max<int64_t>(1, context.threads / slots);
   while (parts > 1 && parts / 2 >= reducedElements / lanes)

@@ -9,159 +9,153 @@
 using namespace mlir;
 using namespace mlir::megakernel;
 
-namespace {
-class Stager {
-public:
-  Stager(const CtaContext &context, TileDomain &domain, const ContractionPlan &plan, OpOperand *operand,
-         const SharedTile &tile, Value memory, ArrayRef<LaneIndex> base)
-      : context(context), domain(domain), plan(plan), operand(operand), tile(tile), memory(memory), base(base),
-        builder(context.builder), loc(plan.op->getLoc()), math(builder, loc) {
-    // Global memory is read along the loop that is contiguous there, whatever the order in shared memory.
-    readLoop = contiguousLoop(plan.op, operand);
-    otherLoop = readLoop == tile.innerLoop ? tile.outerLoop : tile.innerLoop;
-    if (readLoop != tile.innerLoop && readLoop != tile.outerLoop) {
-      readLoop = tile.innerLoop;
-      otherLoop = tile.outerLoop;
-    }
-    int64_t bytes = cast<RankedTensorType>(operand->get().getType()).getElementTypeBitWidth() / 8;
-    lanes = commonPowerOfTwo(16 / bytes, {plan.extentOf(readLoop), plan.sizeOf(readLoop)});
+Stager::Stager(const CtaContext &context, TileDomain &domain, const ContractionPlan &plan, OpOperand *operand,
+               const SharedTile &tile)
+    : context(context), domain(domain), plan(plan), operand(operand), tile(tile), builder(context.builder),
+      loc(plan.op->getLoc()), math(builder, loc) {}
+
+int64_t Stager::vectorsPerItem() const { return tile.vectorsPerItem; }
+
+int64_t Stager::itemsPerThread() const { return llvm::divideCeil(tile.numItems(), context.threads); }
+
+// Item `number` (a value, or null for 0) + `offset` of this thread, in the tile at the loop indices `base`.
+Stager::Item Stager::itemAt(ArrayRef<LaneIndex> base, Value number, int64_t offset) {
+  Value own = number ? math.add(number, offset) : math.constant(offset);
+  Value item = math.add(context.thread, math.mul(own, context.threads));
+  // Threads past the end bring the last one in again.
+  if (tile.numItems() % context.threads != 0)
+    item = math.min(item, math.constant(tile.numItems() - 1));
+  int64_t runs = plan.sizeOf(tile.readLoop) / tile.lanes;
+  Item result;
+  result.other = math.div(item, runs);
+  result.read = math.mul(math.rem(item, runs), tile.lanes);
+  SmallVector<LaneIndex> loops(base);
+  loops[tile.otherLoop] = {math.add(base[tile.otherLoop].base, result.other), 0, 1};
+  loops[tile.readLoop] = {math.add(base[tile.readLoop].base, result.read), tile.lanes > 1 ? 1 : 0, tile.lanes};
+  // What is outside of the domain is read at its edge, and zero takes its place: a branch would keep loads apart.
+  for (unsigned loop : {tile.readLoop, tile.otherLoop}) {
+    int64_t extent = plan.extentOf(loop);
+    if (extent % plan.sizeOf(loop) == 0)
+      continue;
+    result.isInside = math.both(result.isInside, math.less(loops[loop].base, extent));
+    loops[loop].base = math.min(loops[loop].base, math.constant(extent - (loop == tile.readLoop ? tile.lanes : 1)));
   }
+  linalg::GenericOp op = plan.op;
+  for (AffineExpr expr : op.getMatchingIndexingMap(operand).getResults())
+    result.indices.push_back(loops[cast<AffineDimExpr>(expr).getPosition()]);
+  return result;
+}
 
-  /// Vectors that each thread brings in.
-  int64_t itemsPerThread() const { return llvm::divideCeil(numItems(), context.threads); }
+SmallVector<Value> Stager::load(ArrayRef<LaneIndex> base, Value first, int64_t offset) {
+  Item item = itemAt(base, first, offset);
+  return ElementEmitter(builder, domain.tile, tile.lanes).preload(operand->get(), item.indices);
+}
 
-  /// Brings in the thread's items number `first` (a value, or null for 0) + `offset` and following: all loads are
-  /// issued before the first of their values is needed.
-  LogicalResult load(Value first, int64_t offset, int64_t count) {
-    loaded.clear();
-    for (int64_t i = 0; i < count; ++i) {
-      Value number = first ? math.add(first, offset + i) : math.constant(offset + i);
-      Value item = math.add(context.thread, math.mul(number, context.threads));
-      // Threads past the end bring the last one in again.
-      if (numItems() % context.threads != 0)
-        item = math.min(item, math.constant(numItems() - 1));
-      int64_t runs = plan.sizeOf(readLoop) / lanes;
-      Value other = math.div(item, runs), read = math.mul(math.rem(item, runs), lanes);
-      SmallVector<LaneIndex> loops(base);
-      loops[otherLoop] = {math.add(base[otherLoop].base, other), 0, 1};
-      loops[readLoop] = {math.add(base[readLoop].base, read), lanes > 1 ? 1 : 0, lanes};
-      Value value = guardedElements(loops);
-      if (!value)
-        return failure();
-      loaded.push_back({value, other, read});
-    }
-    return success();
-  }
-
-  void store() {
-    for (auto &[value, other, read] : loaded)
-      store(value, other, read);
-  }
-
-private:
-  int64_t numItems() const { return plan.sizeOf(readLoop) / lanes * plan.sizeOf(otherLoop); }
-  Value elements(ArrayRef<LaneIndex> loops) {
-    ElementEmitter emitter(builder, domain.tile, lanes);
-    SmallVector<LaneIndex> indices;
-    linalg::GenericOp op = plan.op;
-    for (AffineExpr expr : op.getMatchingIndexingMap(operand).getResults())
-      indices.push_back(loops[cast<AffineDimExpr>(expr).getPosition()]);
-    Value value = emitter.emit(operand->get(), indices);
-    if (!value)
-      return nullptr;
-    return widen(emitter.splat(loc, value));
-  }
-
-  // Operands of ThreadFma are float32 in shared memory, whatever they were.
-  Value widen(Value value) {
-    if (getElementTypeOrSelf(value.getType()) == tile.element)
-      return value;
-    Type type = lanes > 1 ? Type(VectorType::get(lanes, tile.element)) : tile.element;
-    return arith::ExtFOp::create(builder, loc, type, value);
-  }
-
-  // Zero outside of the domain, so that it adds nothing to the product. A branch would keep loads apart, so what is
-  // outside is read at the edge instead and thrown away.
-  Value guardedElements(SmallVector<LaneIndex> &loops) {
-    Value inside;
-    for (unsigned loop : {readLoop, otherLoop}) {
-      int64_t extent = plan.extentOf(loop);
-      if (extent % plan.sizeOf(loop) == 0)
-        continue;
-      inside = math.both(inside, math.less(loops[loop].base, extent));
-      loops[loop].base = math.min(loops[loop].base, math.constant(extent - (loop == readLoop ? lanes : 1)));
-    }
-    Value value = elements(loops);
-    if (!inside || !value)
-      return value;
-    Value zero = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(value.getType()));
-    return arith::SelectOp::create(builder, loc, inside, value, zero);
-  }
-
-  void store(Value value, Value other, Value read) {
-    LaneIndex readIndex{read, lanes > 1 ? 1 : 0, lanes}, otherIndex{other, 0, 1};
-    bool sameOrder = readLoop == tile.innerLoop;
-    SmallVector<LaneIndex> indices =
-        sameOrder ? SmallVector<LaneIndex>{otherIndex, readIndex} : SmallVector<LaneIndex>{readIndex, otherIndex};
-    ElementEmitter(builder, domain.tile, lanes).store(loc, value, memory, indices);
-  }
-
-  const CtaContext &context;
-  TileDomain &domain;
-  const ContractionPlan &plan;
-  OpOperand *operand;
-  const SharedTile &tile;
-  Value memory;
-  ArrayRef<LaneIndex> base;
-  OpBuilder &builder;
-  Location loc;
-  IndexMath math;
-  unsigned readLoop, otherLoop;
-  int64_t lanes;
-  /// What was brought in, and its place in the tile.
-  SmallVector<std::tuple<Value, Value, Value>> loaded;
-};
-} // namespace
-
-using trainkernel::maxVectorsInFlight;
-
-static LogicalResult stageInBatches(const CtaContext &context, Location loc, Stager &stager) {
-  IndexMath math = context.math(loc);
-  int64_t items = stager.itemsPerThread(), whole = items / maxVectorsInFlight * maxVectorsInFlight;
-  if (whole > 0) {
-    auto loop = scf::ForOp::create(context.builder, loc, math.constant(0), math.constant(whole),
-                                   math.constant(maxVectorsInFlight));
-    OpBuilder::InsertionGuard guard(context.builder);
-    context.builder.setInsertionPointToStart(loop.getBody());
-    if (failed(stager.load(loop.getInductionVar(), 0, maxVectorsInFlight)))
-      return failure();
-    stager.store();
-  }
-  if (failed(stager.load(nullptr, whole, items - whole)))
+LogicalResult Stager::store(Value memory, ArrayRef<LaneIndex> base, Value first, int64_t offset,
+                            ArrayRef<Value> &loaded) {
+  Item item = itemAt(base, first, offset);
+  ElementEmitter emitter(builder, domain.tile, tile.lanes);
+  emitter.useLoaded(operand->get(), item.indices, loaded);
+  Value value = emitter.emit(operand->get(), item.indices);
+  if (!value)
     return failure();
-  stager.store();
+  value = widen(emitter.splat(loc, value));
+  // Zero adds nothing to the product.
+  if (item.isInside) {
+    Value zero = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(value.getType()));
+    value = arith::SelectOp::create(builder, loc, item.isInside, value, zero);
+  }
+  LaneIndex read{item.read, tile.lanes > 1 ? 1 : 0, tile.lanes}, other{item.other, 0, 1};
+  bool sameOrder = tile.readLoop == tile.innerLoop;
+  SmallVector<LaneIndex> indices =
+      sameOrder ? SmallVector<LaneIndex>{other, read} : SmallVector<LaneIndex>{read, other};
+  emitter.store(loc, value, memory, indices);
   return success();
 }
 
-LogicalResult mlir::megakernel::stageOperands(const CtaContext &context, TileDomain &domain,
-                                              const ContractionPlan &plan, ArrayRef<StagedOperand> operands,
-                                              ArrayRef<LaneIndex> base) {
-  SmallVector<Stager, 2> stagers;
-  int64_t items = 0;
-  for (const StagedOperand &staged : operands) {
-    stagers.emplace_back(context, domain, plan, staged.operand, staged.tile, staged.memory, base);
-    items += stagers.back().itemsPerThread();
+// Operands of ThreadFma are float32 in shared memory, whatever they were.
+Value Stager::widen(Value value) {
+  if (getElementTypeOrSelf(value.getType()) == tile.element)
+    return value;
+  Type type = tile.lanes > 1 ? Type(VectorType::get(tile.lanes, tile.element)) : tile.element;
+  return arith::ExtFOp::create(builder, loc, type, value);
+}
+
+using trainkernel::maxVectorsInFlight;
+
+// All loads of `count` items are issued before the first of their values is needed.
+static LogicalResult stageItems(const StagedOperand &staged, ArrayRef<LaneIndex> base, Value first, int64_t offset,
+                                int64_t count) {
+  SmallVector<Value> loaded;
+  for (int64_t i = 0; i < count; ++i)
+    llvm::append_range(loaded, staged.stager->load(base, first, offset + i));
+  ArrayRef<Value> rest = loaded;
+  for (int64_t i = 0; i < count; ++i)
+    if (failed(staged.stager->store(staged.memory, base, first, offset + i, rest)))
+      return failure();
+  return success();
+}
+
+static LogicalResult stageInBatches(const CtaContext &context, Location loc, const StagedOperand &staged,
+                                    ArrayRef<LaneIndex> base) {
+  IndexMath math = context.math(loc);
+  int64_t batch = std::max<int64_t>(1, maxVectorsInFlight / staged.stager->vectorsPerItem());
+  int64_t items = staged.stager->itemsPerThread(), whole = items / batch * batch;
+  if (whole > 0) {
+    auto loop = scf::ForOp::create(context.builder, loc, math.constant(0), math.constant(whole), math.constant(batch));
+    OpBuilder::InsertionGuard guard(context.builder);
+    context.builder.setInsertionPointToStart(loop.getBody());
+    if (failed(stageItems(staged, base, loop.getInductionVar(), 0, batch)))
+      return failure();
   }
-  if (items > maxVectorsInFlight) {
-    for (Stager &stager : stagers)
-      if (failed(stageInBatches(context, plan.op->getLoc(), stager)))
+  return stageItems(staged, base, nullptr, whole, items - whole);
+}
+
+static int64_t vectorsOf(ArrayRef<StagedOperand> operands) {
+  int64_t vectors = 0;
+  for (const StagedOperand &staged : operands)
+    vectors += staged.stager->itemsPerThread() * staged.stager->vectorsPerItem();
+  return vectors;
+}
+
+LogicalResult mlir::megakernel::stageOperands(const CtaContext &context, Location loc, ArrayRef<StagedOperand> operands,
+                                              ArrayRef<LaneIndex> base) {
+  if (vectorsOf(operands) > maxVectorsInFlight) {
+    for (const StagedOperand &staged : operands)
+      if (failed(stageInBatches(context, loc, staged, base)))
         return failure();
     return success();
   }
-  for (Stager &stager : stagers)
-    if (failed(stager.load(nullptr, 0, stager.itemsPerThread())))
-      return failure();
-  for (Stager &stager : stagers)
-    stager.store();
+  SmallVector<Value> loaded = loadOperands(operands, base);
+  return storeOperands(operands, base, loaded);
+}
+
+SmallVector<Value> mlir::megakernel::loadOperands(ArrayRef<StagedOperand> operands, ArrayRef<LaneIndex> base) {
+  SmallVector<Value> loaded;
+  for (const StagedOperand &staged : operands)
+    for (int64_t i = 0, e = staged.stager->itemsPerThread(); i < e; ++i)
+      llvm::append_range(loaded, staged.stager->load(base, nullptr, i));
+  return loaded;
+}
+
+LogicalResult mlir::megakernel::storeOperands(ArrayRef<StagedOperand> operands, ArrayRef<LaneIndex> base,
+                                              ArrayRef<Value> loaded) {
+  for (const StagedOperand &staged : operands)
+    for (int64_t i = 0, e = staged.stager->itemsPerThread(); i < e; ++i)
+      if (failed(staged.stager->store(staged.memory, base, nullptr, i, loaded)))
+        return failure();
   return success();
+}
+
+FailureOr<SmallVector<Value>> mlir::megakernel::exchangeOperands(ArrayRef<StagedOperand> operands,
+                                                                 ArrayRef<LaneIndex> base, ArrayRef<Value> loaded,
+                                                                 ArrayRef<LaneIndex> nextBase) {
+  SmallVector<Value> next;
+  for (const StagedOperand &staged : operands)
+    for (int64_t i = 0, e = staged.stager->itemsPerThread(); i < e; ++i) {
+      if (failed(staged.stager->store(staged.memory, base, nullptr, i, loaded)))
+        return failure();
+      llvm::append_range(next, staged.stager->load(nextBase, nullptr, i));
+    }
+  return next;
 }

@@ -6,7 +6,6 @@
 #include "lib/Analysis/TileChoice.h"
 #include "lib/Analysis/TileGeometry.h"
 #include "lib/Analysis/Views.h"
-#include "lib/Scheduling/PhaseScheduler.h"
 #include "lib/Scheduling/TileSizes.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -36,8 +35,6 @@ public:
         return op.emitError() << "'" << op.getName()
                               << "' stands outside of a fused op, expected 'tk-inline-pointwise' to have run";
     }
-    if (failed(choosePhases()))
-      return failure();
     if (failed(choosePlan()))
       return failure();
     createKernel();
@@ -52,8 +49,9 @@ public:
   }
 
 private:
-  LogicalResult choosePhases();
+  StepModel modelStep();
   LogicalResult choosePlan();
+  LogicalResult overridePlan(StepModel &model);
   FailureOr<unsigned> findNode(const TileOverride &tile);
   DictionaryAttr describePlan();
   void createKernel();
@@ -77,6 +75,8 @@ private:
   GridPlan plan, chosen;
   /// The nodes that the overrides of tiles name.
   SmallVector<unsigned> fixedNodes;
+  /// The tile op of each node.
+  SmallVector<TileOp> tiles;
   KernelOp kernel;
   IRMapping buffers;
   /// (value, output argument): the output is written beside the value's own buffer.
@@ -84,32 +84,36 @@ private:
 };
 } // namespace
 
-LogicalResult KernelBuilder::choosePhases() {
-  PhaseProblem problem;
-  problem.numNodes = nodes.size();
+StepModel KernelBuilder::modelStep() {
+  StepModel model;
   DenseMap<Operation *, unsigned> numberOf;
-  for (auto [number, node] : llvm::enumerate(nodes))
+  for (auto [number, node] : llvm::enumerate(nodes)) {
+    model.ops.push_back(modelOf(node.getBody()));
     numberOf[node] = number;
+  }
   SmallVector<SmallVector<unsigned>> readers(step.getNumArguments());
-  for (auto [number, node] : llvm::enumerate(nodes))
+  for (auto [number, node] : llvm::enumerate(nodes)) {
+    llvm::SetVector<Operation *> producers;
     for (Value input : node.getInputs()) {
       Value source = skipReshapes(input);
       if (Operation *producer = source.getDefiningOp())
-        problem.dependences.emplace_back(numberOf.lookup(producer), number);
+        producers.insert(producer);
       else
         readers[cast<BlockArgument>(source).getArgNumber()].push_back(number);
     }
+    for (Operation *producer : producers)
+      model.dependences.push_back(
+          {numberOf.lookup(producer), static_cast<unsigned>(number), sharedRowsOf(cast<FusedOp>(producer), node)});
+  }
   for (auto [index, value] : llvm::enumerate(step.getBody().front().getTerminator()->getOperands())) {
     std::optional<unsigned> updated = step.getUpdatedArg(index);
     Operation *writer = skipReshapes(value).getDefiningOp();
     if (!updated || !writer)
       continue;
     for (unsigned reader : readers[*updated])
-      problem.preferences.emplace_back(reader, numberOf.lookup(writer));
+      model.preferences.emplace_back(reader, numberOf.lookup(writer));
   }
-  llvm::append_range(phases, schedulePhases(problem));
-  std::string fault = verifyPhases(problem, phases);
-  return fault.empty() ? success() : step.emitError() << "internal error in the phase schedule: " << fault;
+  return model;
 }
 
 // The node that an override names; the report names it likewise.
@@ -129,21 +133,34 @@ FailureOr<unsigned> KernelBuilder::findNode(const TileOverride &tile) {
                           << ", which names no operation, expected one of: " << llvm::join(names, ", ");
 }
 
-LogicalResult KernelBuilder::choosePlan() {
-  SmallVector<OpModel, 0> models;
-  for (auto [node, phase] : llvm::zip(nodes, phases))
-    models.push_back(modelOf(node.getBody(), phase));
-  plan = chosen = planGrid(models, target);
-  if (overrides.empty())
-    return success();
+// Names are of the plan on the given grid, in which no tiles are overridden yet.
+LogicalResult KernelBuilder::overridePlan(StepModel &model) {
+  plan = planGrid(model, target, overrides.grid, overrides.cluster);
+  phases = numberPhases(plan.places);
   for (const TileOverride &tile : overrides.tiles) {
     FailureOr<unsigned> number = findNode(tile);
-    if (failed(number) || failed(fixTile(nodes[*number], models[*number], tile, target)))
+    if (failed(number) || failed(fixTile(nodes[*number], model.ops[*number], tile, target)))
       return failure();
     fixedNodes.push_back(*number);
   }
-  plan = planGrid(models, target, overrides.grid, overrides.cluster);
+  if (!fixedNodes.empty())
+    plan = planGrid(model, target, overrides.grid, overrides.cluster);
   return success();
+}
+
+LogicalResult KernelBuilder::choosePlan() {
+  StepModel model = modelStep();
+  plan = chosen = planGrid(model, target);
+  if (!overrides.empty() && failed(overridePlan(model)))
+    return failure();
+  PhaseProblem problem;
+  problem.numNodes = nodes.size();
+  // Whether a dependence is local is proved by the barriers.
+  for (const Dependence &edge : model.dependences)
+    problem.dependences.push_back({edge.before, edge.after, /*isLocal=*/true});
+  std::string fault = verifyPhases(problem, plan.places);
+  phases = numberPhases(plan.places);
+  return fault.empty() ? success() : step.emitError() << "internal error in the phase schedule: " << fault;
 }
 
 DictionaryAttr KernelBuilder::describePlan() {
@@ -262,6 +279,7 @@ TileOp KernelBuilder::createTile(FusedOp fused, const OpPlan &opPlan) {
 }
 
 void KernelBuilder::createPhases() {
+  tiles.resize(nodes.size());
   unsigned numPhases = 0;
   for (unsigned phase : phases)
     numPhases = std::max(numPhases, phase + 1);
@@ -270,14 +288,11 @@ void KernelBuilder::createPhases() {
     Block &body = op.getBody().emplaceBlock();
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointToEnd(&body);
-    int64_t firstCta = 0;
-    for (auto [number, node] : llvm::enumerate(nodes)) {
-      if (phases[number] != phase)
-        continue;
-      TileOp tile = createTile(node, plan.ops[number]);
-      tile.setFirstCta(firstCta % plan.grid);
-      firstCta += plan.ops[number].tiles;
-    }
+    for (auto [number, node] : llvm::enumerate(nodes))
+      if (phases[number] == phase) {
+        tiles[number] = createTile(node, plan.ops[number]);
+        tiles[number].setFirstCta(plan.ops[number].firstCta % plan.grid);
+      }
   }
 }
 
@@ -311,9 +326,8 @@ void KernelBuilder::createCommits() {
 LogicalResult KernelBuilder::setSharedBytes() {
   if (target.kind != TargetKind::Cuda)
     return success();
-  SmallVector<PhaseOp> built(kernel.getBody().front().getOps<PhaseOp>());
   for (auto [fixed, number] : llvm::zip(overrides.tiles, fixedNodes)) {
-    TileOp tile = *std::next(built[fixed.phase].getBody().front().getOps<TileOp>().begin(), fixed.op);
+    TileOp tile = tiles[number];
     int64_t needed = sharedBytesOf(TileGeometry(tile), target.threads);
     if (needed <= target.sharedBytes)
       continue;

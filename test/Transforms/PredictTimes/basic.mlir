@@ -3,10 +3,10 @@
 // A tile op keeps its time for one tile, or gets one; a phase has that of its busiest CTA: here CTA 1 has tile 1 of the
 // first op and the tile of the second, which starts on it.
 // CHECK-LABEL: megakernel.kernel @busiest
-// CHECK-SAME: launch_ns = 900 : i64, predicted_ns = 2726 : i64
+// CHECK-SAME: launch_ns = 900 : i64, predicted_ns = 3226 : i64
 // CHECK: megakernel.phase attributes {predicted = #megakernel.cost<latency = 210, operands = 21, multiply = 42, epilogue = 3>}
 // CHECK: megakernel.tile {{.*}} sizes [2] attributes {predicted = #megakernel.cost<latency = 10, operands = 1, multiply = 2, epilogue = 3>}
-// CHECK: megakernel.barrier <grid> {predicted_ns = 750 : i64}
+// CHECK: megakernel.barrier <grid> {predicted_ns = 1250 : i64}
 // CHECK: megakernel.phase attributes {predicted = #megakernel.cost<latency = 800, operands = [[BYTES:.*]], multiply = 0, epilogue = 0>}
 // CHECK: megakernel.tile {{.*}} sizes [4] attributes {predicted = #megakernel.cost<latency = 800, operands = [[BYTES]], multiply = 0, epilogue = 0>}
 megakernel.kernel @busiest(%x: memref<4xf32> {megakernel.role = #megakernel.role<batch>},

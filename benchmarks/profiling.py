@@ -39,9 +39,9 @@ def _barrier(phase: Any) -> str | None:
 def break_down(launches: Sequence[Stamps], phases: Sequence[Any], *, one_cluster: bool = False) -> dict[str, Any]:
     """The times of phases and barriers, medians over launches, in microseconds.
 
-    A barrier that joins all CTAs lasts from the last arrival to the first CTA that goes on. Between two of them the CTAs
-    go on by themselves, and the times are those of the CTA that the next one waits for. So all times together are the
-    time from the first CTA's start to the last one's end.
+    A barrier that joins all CTAs lasts from the last arrival to the first CTA that goes on. Between two of them the
+    CTAs go on by themselves, and the times are those of the CTA that the next one waits for. So all times together are
+    the time from the first CTA's start to the last one's end.
 
     Args:
         launches: the recorded times of each.

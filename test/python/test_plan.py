@@ -82,7 +82,7 @@ def _levels(report: Report) -> list[list[PhaseReport]]:
 def _busiest_fits(level: list[PhaseReport]) -> bool:
     """The busiest CTA has at least what each op asks of its own, and at most all of them."""
     each = [op.predicted.total_ns for phase in level for op in phase.ops]  # type: ignore[union-attr]
-    spent = sum(phase.predicted.total_ns for phase in level)  # type: ignore[union-attr]
+    spent = sum(phase.predicted.total_ns for phase in level)  # type: ignore[union-attr, misc]
     return max(each) - 4 * len(each) <= spent <= sum(each) + 4 * len(each)
 
 

@@ -1,6 +1,7 @@
 """Compiles the steps of the benchmarks for a GPU, on any machine: ``python -m benchmarks.build``.
 
-The output folder gets NAME.cubin for each step and ``build.json``, which holds for each step how long each stage took,
+The output folder gets for each step NAME.cubin and NAME.profile.cubin, which records when its phases end, and
+``build.json``, which holds for each step how long each stage took,
 what the compiler decided, or why it refused the step. ``python -m benchmarks.measure`` on the GPU's machine reads it.
 """
 
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.folder import BUILD_FILE, DEFAULT_FOLDER, read_build, write_build
+from benchmarks.folder import BUILD_FILE, DEFAULT_FOLDER, profile_path, read_build, write_build
 from benchmarks.limits import OverTime, time_limit
 from benchmarks.steps.common import Case
 from benchmarks.suite import select
@@ -33,11 +34,13 @@ class BuildOptions:
         folder: gets the compiled files.
         arch: of the GPU, e.g. "sm_90a".
         limit: seconds that one step may take.
+        profiles: whether to build each step a second time, with its clock.
     """
 
     folder: Path
     arch: str
     limit: float
+    profiles: bool = True
 
 
 def build_case(case: Case, options: BuildOptions) -> dict[str, Any]:
@@ -51,6 +54,9 @@ def build_case(case: Case, options: BuildOptions) -> dict[str, Any]:
             captured = capture(case.step(), (state, *batches[0]))
             seconds["capture"] = time.perf_counter() - start
             made = compile_step(captured, target="cuda", arch=options.arch, keep_all=True)
+            profiled = (
+                compile_step(captured, target="cuda", arch=options.arch, profile=True) if options.profiles else None
+            )
     except OverTime as error:
         return entry | {"status": "internal error", "error": f"the compiler is {error}"}
     except TrainKernelError as error:
@@ -63,7 +69,11 @@ def build_case(case: Case, options: BuildOptions) -> dict[str, Any]:
     path.write_bytes(made.data)
     report = made.report.to_json()
     report.pop("seconds")
-    return entry | {"status": "built", "file": path.name, "report": report}
+    entry |= {"status": "built", "file": path.name, "report": report}
+    if profiled is None or profiled.data is None:
+        return entry
+    profile_path(options.folder, case.name).write_bytes(profiled.data)
+    return entry | {"profile": profile_path(options.folder, case.name).name}
 
 
 def _line(name: str, entry: dict[str, Any]) -> str:
@@ -73,9 +83,11 @@ def _line(name: str, entry: dict[str, Any]) -> str:
     barriers = ", ".join(f"{count} {scope}" for scope, count in report["barriers"].items()) or "none"
     grid = "x".join(str(size) for size in report["grid"])
     spills = f", {report['spill_bytes']} B spilled" if report["spill_bytes"] else ""
+    predicted = report["plan"]["predicted_ns"]
+    times = f", {predicted / 1e3:.2f} us predicted" if predicted else ""
     return (
         f"{name:15} {sum(seconds.values()):5.2f} s ({seconds['capture']:.2f} capture), "
-        f"{len(report['phases'])} phases, barriers: {barriers}, grid {grid}{spills}"
+        f"{len(report['phases'])} phases, barriers: {barriers}, grid {grid}{times}{spills}"
     )
 
 
@@ -85,16 +97,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", help="steps, or the groups suite, own, all (default: all)")
     parser.add_argument("--output", type=Path, default=DEFAULT_FOLDER, help="folder (default: %(default)s)")
     parser.add_argument("--arch", default="sm_90a", help="architecture of the GPU (default: %(default)s)")
+    parser.add_argument("--no-profiles", action="store_true", help="do not build each step again with a clock in it")
     parser.add_argument("--limit", type=float, default=120, help="seconds for one step (default: %(default)s)")
     given = parser.parse_args(arguments)
     cases = select(given.names)
-    options = BuildOptions(given.output, given.arch, given.limit)
+    options = BuildOptions(given.output, given.arch, given.limit, not given.no_profiles)
     options.folder.mkdir(parents=True, exist_ok=True)
     # Steps that were built before and are not named now stay.
     old = read_build(options.folder) if (options.folder / BUILD_FILE).is_file() else {}
     entries: dict[str, Any] = old["steps"] if old.get("arch") == options.arch else {}
     for case in cases:
         (options.folder / f"{case.name}.cubin").unlink(missing_ok=True)
+        profile_path(options.folder, case.name).unlink(missing_ok=True)
         entries[case.name] = build_case(case, options)
         print(_line(case.name, entries[case.name]), flush=True)
         write_build(options.folder, options.arch, entries)

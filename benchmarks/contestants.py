@@ -8,7 +8,9 @@ from replay to replay. A peer's name is made of words joined by "-":
 - ``inplace``: ``torch.compile`` of a function that writes the new state into the old, so that there is no copy: the
   strongest form that a user of PyTorch has.
 - ``pdl``, added to the two above: programmatic dependent launch.
-- ``max-autotune``, likewise: the compiler tries kernels by running them.
+- ``max-autotune``, likewise: the compiler tries kernels by running them. Without other words the copy is outside.
+
+The default is all of them, the strongest first, so that what the time limit of a step cuts off are the weakest.
 """
 
 from __future__ import annotations
@@ -25,8 +27,7 @@ from benchmarks.gates import Batch, clone
 from benchmarks.steps.common import Step
 
 OURS = "trainkernel"
-DEFAULT_PEERS = ("eager", "inplace-pdl")
-ALL_PEERS = ("eager", "inductor", "inplace", "inplace-pdl", "max-autotune", "max-autotune-inplace-pdl")
+ALL_PEERS = ("inplace-pdl", "inplace", "inductor", "eager", "max-autotune-inplace-pdl", "max-autotune")
 _WARM_UP = 3
 
 

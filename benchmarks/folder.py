@@ -10,6 +10,11 @@ DEFAULT_FOLDER = Path("build/benchmarks")
 BUILD_FILE = "build.json"
 
 
+def profile_path(folder: Path, name: str) -> Path:
+    """Where the profiled build of a step lies."""
+    return folder / f"{name}.profile.cubin"
+
+
 def read_build(folder: Path) -> dict[str, Any]:
     """The content of ``build.json``.
 

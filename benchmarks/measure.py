@@ -16,13 +16,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.contestants import DEFAULT_PEERS, check_peer
+from benchmarks.contestants import ALL_PEERS, check_peer
 from benchmarks.folder import DEFAULT_FOLDER, read_build
 from benchmarks.machine import describe_machine, gpu_state
-from benchmarks.report import chart, show_record, show_table
+from benchmarks.report import chart, show_losses, show_record, show_table
 from benchmarks.suite import ALL, select
 
 FORMAT = 1
@@ -32,12 +33,22 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.measure", description=__doc__)
     parser.add_argument("names", nargs="*", help="steps, or the groups suite, own, all (default: all)")
     parser.add_argument("--build", type=Path, default=DEFAULT_FOLDER, help="folder of the build (default: %(default)s)")
-    parser.add_argument("--peers", default=",".join(DEFAULT_PEERS), help="comma-separated (default: %(default)s)")
+    parser.add_argument("--peers", default=",".join(ALL_PEERS), help="comma-separated (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=30, help="samples of each contestant (default: %(default)s)")
     parser.add_argument("--output", type=Path, default=Path("build/benchmarks"), help="folder for results.json, .png")
     parser.add_argument("--revision", default="unknown", help="of the source, e.g. $(git rev-parse --short HEAD)")
-    parser.add_argument("--step-limit", type=float, default=240, help="seconds for one step (default: %(default)s)")
-    parser.add_argument("--time-limit", type=float, help="seconds after which no further step is started")
+    parser.add_argument("--step-limit", type=float, default=480, help="seconds for one step (default: %(default)s)")
+    parser.add_argument(
+        "--peer-limit",
+        type=float,
+        default=240,
+        help="seconds of a step after which no further peer is compiled, which is reported (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--time-limit",
+        type=float,
+        help="seconds after which no further step is started; peers have an equal share of what is left for each step",
+    )
     parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     try:
@@ -74,6 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results["gpu_after"] = gpu_state()
     (given.output / "results.json").write_text(json.dumps(results) + "\n")
     show_table(results)
+    show_losses(results)
     chart(results, given.output / "results.png")
     return 1 if any(record["status"] in ("wrong", "crashed") for record in results["steps"].values()) else 0
 
@@ -112,6 +124,7 @@ def _run_worker(
         events.touch()
         command = [sys.executable, "-m", "benchmarks.measure", *names, "--worker", str(events)]
         command += ["--build", str(given.build), "--peers", ",".join(given.peers), "--rounds", str(given.rounds)]
+        command += ["--peer-limit", str(given.peer_limit), "--time-limit", str(max(0.0, deadline - time.monotonic()))]
         # A group of its own, so that the compile workers of a peer end with it.
         worker = subprocess.Popen(command, start_new_session=True)
         try:
@@ -152,17 +165,20 @@ def _work(given: argparse.Namespace) -> int:
     from benchmarks.racing import RaceOptions, measure_case
 
     torch.set_float32_matmul_precision("highest")
-    options = RaceOptions(given.build, given.peers, given.rounds)
+    options = RaceOptions(given.build, given.peers, given.rounds, given.peer_limit)
     with given.worker.open("a") as events:
 
         def tell(event: dict[str, Any]) -> None:
             events.write(json.dumps(event) + "\n")
             events.flush()
 
-        for case in select(given.names):
+        deadline = time.monotonic() + given.time_limit
+        cases = select(given.names)
+        for index, case in enumerate(cases):
             tell({"step": case.name})
+            share = (deadline - time.monotonic()) / (len(cases) - index)
             try:
-                record = measure_case(case, options)
+                record = measure_case(case, replace(options, peer_limit=min(given.peer_limit, share)))
             except Exception as error:
                 what = f"{type(error).__name__}: {str(error)[:500]}"
                 tell({"step": case.name, "record": {"status": "crashed", "error": what}})

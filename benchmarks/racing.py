@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,9 +12,12 @@ from typing import Any
 import torch
 
 from benchmarks.contestants import OURS, Contestant, make_ours, make_peer
+from benchmarks.folder import profile_path
 from benchmarks.gates import BATCHES, check_case, clone, failures, worst_ratio
+from benchmarks.profiling import profile
 from benchmarks.steps.common import Case
 from benchmarks.timing import host_microseconds, race, summary
+from trainkernel.errors import TrainKernelError
 from trainkernel.runtime import LoadedStep, load
 
 #: Relative; many times what rounding explains, far less than what a missing update costs.
@@ -28,11 +32,13 @@ class RaceOptions:
         folder: of the compiled files.
         peers: names of the peers.
         rounds: samples of each contestant.
+        peer_limit: seconds of a step after which no further peer is prepared.
     """
 
     folder: Path
     peers: Sequence[str]
     rounds: int
+    peer_limit: float = math.inf
 
 
 def measure_case(case: Case, options: RaceOptions) -> dict[str, Any]:
@@ -48,17 +54,44 @@ def measure_case(case: Case, options: RaceOptions) -> dict[str, Any]:
     record |= {"gates": gates, "worst_ratio": worst_ratio(gates)}
     if not gates["passed"]:
         return record | {"status": "wrong", "error": "; ".join(failures(gates))}
-    return record | _race(case, compiled, options)
+    record |= _profile(case, options)
+    return record | _race(case, compiled, options, start)
 
 
-def _race(case: Case, compiled: LoadedStep, options: RaceOptions) -> dict[str, Any]:
+def _profile(case: Case, options: RaceOptions) -> dict[str, Any]:
+    """The breakdown of the step's time, where a profiled build is there."""
+    path = profile_path(options.folder, case.name)
+    if not path.is_file():
+        return {}
+    step = load(path, device=torch.cuda.current_device())
+    state, batches = case.arguments("cuda", 0, BATCHES)
+    torch.cuda.synchronize()
+
+    def launch(number: int) -> None:
+        step(state, *batches[number % BATCHES], donate=True)
+        torch.cuda.synchronize()
+
+    try:
+        return {"profile": profile(step, launch)}
+    except (TrainKernelError, ValueError) as error:
+        # The race needs no profile.
+        return {"profile_error": f"{type(error).__name__}: {str(error)[:500]}"}
+    finally:
+        step.close()
+
+
+def _race(case: Case, compiled: LoadedStep, options: RaceOptions, start: float) -> dict[str, Any]:
     state, batches = case.arguments("cuda", 0, BATCHES)
     errors: dict[str, str] = {}
+    skipped: list[str] = []
     # Here, and not for each peer: what it forgets may be code that the graph of an earlier peer runs.
     torch._dynamo.reset()
     with torch.no_grad():
         contestants = [make_ours(compiled, state, batches)]
         for name in options.peers:
+            if time.perf_counter() - start > options.peer_limit:
+                skipped.append(name)
+                continue
             try:
                 contestants.append(_check_loss(make_peer(name, case.step(), state, batches), contestants[0]))
             except Exception as error:
@@ -71,6 +104,7 @@ def _race(case: Case, compiled: LoadedStep, options: RaceOptions) -> dict[str, A
         "status": "measured",
         "host_us": host,
         "peer_errors": errors,
+        "peers_skipped": skipped,
         "us_per_step": {one.name: _timing(one, samples[one.name]) for one in contestants},
     }
 

@@ -1,5 +1,8 @@
 """Shows results: ``python -m benchmarks.report RESULTS.json...`` prints a table and writes a chart.
 
+For each step that is slower than a peer it says so, and names the reason. ``--model`` prints, for each phase of each
+step, the time that the compiler predicted beside the measured one.
+
 Several files are taken as one; where two have a step, the later one counts.
 """
 
@@ -12,6 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.reasons import MODEL_HEADER, model_rows, reason
+
 OURS = "trainkernel"
 
 
@@ -19,6 +24,16 @@ def best_peer(record: dict[str, Any]) -> tuple[str, float] | None:
     """Name and median in microseconds of the fastest peer, or None if none was measured."""
     peers = [(timing["median"], name) for name, timing in record.get("us_per_step", {}).items() if name != OURS]
     return (min(peers)[1], min(peers)[0]) if peers else None
+
+
+def faster_peers(record: dict[str, Any]) -> list[tuple[str, float]]:
+    """Name and median in microseconds of each peer that is faster than we are, the fastest first."""
+    timings = record.get("us_per_step", {})
+    if OURS not in timings:
+        return []
+    ours = timings[OURS]["median"]
+    peers = [(timing["median"], name) for name, timing in timings.items() if name != OURS and timing["median"] < ours]
+    return [(name, median) for median, name in sorted(peers)]
 
 
 def speed_up(record: dict[str, Any]) -> float | None:
@@ -67,6 +82,8 @@ def show_record(name: str, record: dict[str, Any]) -> None:
     print(f"{name:15} right{error}; us per step: {times}; {_verdict(record)}", flush=True)
     for peer, why in record["peer_errors"].items():
         print(f"{name:15} {peer} FAILED: {why}", flush=True)
+    for peer in record.get("peers_skipped", []):
+        print(f"{name:15} {peer} NOT RACED: the step's time for peers was over", flush=True)
 
 
 def show_table(results: dict[str, Any]) -> None:
@@ -74,7 +91,15 @@ def show_table(results: dict[str, Any]) -> None:
     machine = results["machine"]
     gpu = (machine["gpu"] or {}).get("name", "no GPU")
     title = f"us per step, median ± half the interquartile range; {gpu}, revision {results['revision']}"
-    header, rows = _header(results), _rows(results)
+    _print_table(title, _header(results), _rows(results))
+    for name, record in results["steps"].items():
+        if record["status"] != "measured":
+            print(f"{name}: {record['status']}: {record.get('error', '')}")
+        for peer in record.get("peers_skipped", []):
+            print(f"{name}: {peer} was not raced: the step's time for peers was over")
+
+
+def _print_table(title: str, header: list[str], rows: list[list[str]]) -> None:
     try:
         from rich.console import Console
         from rich.table import Table
@@ -83,42 +108,74 @@ def show_table(results: dict[str, Any]) -> None:
         print(title)
         for row in [header, *rows]:
             print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-    else:
-        table = Table(title=title)
-        for index, cell in enumerate(header):
-            table.add_column(cell, justify="left" if index == 0 else "right", no_wrap=True)
-        for row in rows:
-            table.add_row(*row)
-        Console(width=None if sys.stdout.isatty() else 160).print(table)
+        return
+    table = Table(title=title)
+    for index, cell in enumerate(header):
+        is_text = index == 0 or cell == "operations"
+        table.add_column(cell, justify="left" if is_text else "right", no_wrap=not is_text)
+    for row in rows:
+        table.add_row(*row)
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
+
+
+def losses(results: dict[str, Any]) -> list[str]:
+    """Lines that say which steps are slower than which peers, and why."""
+    lines = []
     for name, record in results["steps"].items():
-        if record["status"] != "measured":
-            print(f"{name}: {record['status']}: {record.get('error', '')}")
+        faster = faster_peers(record)
+        if not faster:
+            continue
+        ours = record["us_per_step"][OURS]["median"]
+        listed = ", ".join(f"{peer} ({median:.2f} us)" for peer, median in faster)
+        lines.append(f"{name} IS SLOWER: {ours:.2f} us a step, against {listed}")
+        lines += [f"  {line}" for line in reason(record)]
+    return lines
+
+
+def show_losses(results: dict[str, Any]) -> None:
+    """Print each step that is slower than a peer, with the reason, or that there is none."""
+    found = losses(results)
+    raced = sum(1 for record in results["steps"].values() if best_peer(record))
+    print("\n".join(found) if found else f"no step of the {raced} that were raced is slower than a peer")
+
+
+def show_model(results: dict[str, Any]) -> None:
+    """Print, for each step with predictions, the predicted time of each phase beside the measured one."""
+    for name, record in results["steps"].items():
+        if rows := model_rows(record):
+            _print_table(f"{name}: predicted and measured, us", MODEL_HEADER, rows)
 
 
 def chart(results: dict[str, Any], path: Path) -> None:
-    """Write a bar chart of the speed against the best peer, if matplotlib is installed and anything was measured."""
-    ratios = {name: ratio for name, record in results["steps"].items() if (ratio := speed_up(record)) is not None}
+    """Write a bar chart of the speed against the best peer, if matplotlib is installed and anything was measured.
+
+    The axis is logarithmic, so that half as fast is as long a bar as twice as fast; a step without a speed has a line.
+    """
+    ratios = {name: speed_up(record) for name, record in results["steps"].items()}
     try:
         import matplotlib
     except ImportError:
         print("matplotlib is not installed: no chart", file=sys.stderr)
         return
-    if not ratios:
+    known = [ratio for ratio in ratios.values() if ratio is not None]
+    if not known:
         return
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    names, values = list(ratios)[::-1], list(ratios.values())[::-1]
+    names = list(ratios)[::-1]
+    values = [ratios[name] or 1.0 for name in names]
     figure, axes = plt.subplots(figsize=(8, 0.9 + 0.32 * len(names)))
     colors = ["#2a78b5" if value >= 1 else "#c8442f" for value in values]
-    bars = axes.barh(names, values, color=colors, height=0.7)
+    bars = axes.barh(names, [value - 1 for value in values], left=1, color=colors, height=0.7)
     for bar, name, value in zip(bars, names, values, strict=True):
-        best = best_peer(results["steps"][name])
-        median = results["steps"][name]["us_per_step"][OURS]["median"]
-        label = f" {value:.2f}x  ({median:,.1f} against {best[1]:,.1f} us, {best[0]})" if best else ""
-        axes.text(bar.get_width(), bar.get_y() + bar.get_height() / 2, label, va="center", fontsize=8)
+        label = _bar_label(results["steps"][name])
+        axes.text(max(value, 1), bar.get_y() + bar.get_height() / 2, label, va="center", fontsize=8)
     axes.axvline(1, color="black", linewidth=0.8)
-    axes.set_xlim(0, max(values) * 1.6)
+    axes.set_xscale("log", base=2)
+    ticks = [2.0**power for power in range(-4, 8) if min([*known, 0.5]) / 2 < 2.0**power < max([*known, 2]) * 2]
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.set_xlim(min([*known, 0.5]) / 1.3, max([*known, 2]) * 8)
     axes.set_xlabel("times as fast as the best form of PyTorch that was measured (red: slower)")
     gpu = (results["machine"]["gpu"] or {}).get("name", "no GPU")
     axes.set_title(f"{gpu}, torch {results['machine']['packages'].get('torch')}, revision {results['revision']}")
@@ -126,6 +183,15 @@ def chart(results: dict[str, Any], path: Path) -> None:
     figure.tight_layout()
     figure.savefig(path, dpi=130)
     plt.close(figure)
+
+
+def _bar_label(record: dict[str, Any]) -> str:
+    best, ratio = best_peer(record), speed_up(record)
+    if best is None or ratio is None:
+        return f" {str(record['status']).upper()}: no speed"
+    median = record["us_per_step"][OURS]["median"]
+    slower = "" if ratio >= 1 else " SLOWER"
+    return f" {ratio:.2f}x{slower}  ({median:,.1f} against {best[1]:,.1f} us, {best[0]})"
 
 
 def merge(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -141,9 +207,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description=__doc__)
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--chart", type=Path, help="write the chart to this .png or .svg")
+    parser.add_argument("--model", action="store_true", help="also print predicted and measured times of each phase")
     given = parser.parse_args(arguments)
     results = merge([json.loads(path.read_text()) for path in given.files])
     show_table(results)
+    show_losses(results)
+    if given.model:
+        show_model(results)
     if given.chart:
         chart(results, given.chart)
     return 0

@@ -81,4 +81,24 @@ def Megakernel_ScopeAttr : EnumAttr<Megakernel_Dialect, Megakernel_Scope, "scope
   let assemblyFormat = "`<` $value `>`";
 }
 
+def Megakernel_CostAttr : AttrDef<Megakernel_Dialect, "Cost"> {
+  let mnemonic = "cost";
+  let summary = "a predicted time by what it consists of, in nanoseconds";
+  let description = [{
+    What one CTA spends on a tile, or on all of its tiles of a phase:
+
+    * `latency`: round trips to memory that nothing hides;
+    * `operands`: the bytes of what is read ahead of the arithmetic;
+    * `multiply`: multiply-adds, and the meetings of the threads between chunks of them;
+    * `epilogue`: the arithmetic of the results, and the bytes that it reads and writes.
+
+    Example: `#megakernel.cost<latency = 600, operands = 105, multiply = 180, epilogue = 40>`.
+  }];
+  let parameters = (ins "int64_t":$latency, "int64_t":$operands, "int64_t":$multiply, "int64_t":$epilogue);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let extraClassDeclaration = [{
+    int64_t total() const { return getLatency() + getOperands() + getMultiply() + getEpilogue(); }
+  }];
+}
+
 #endif

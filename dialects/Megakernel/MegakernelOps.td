@@ -160,6 +160,10 @@ def Megakernel_KernelOp : Megakernel_Op<"kernel", [FunctionOpInterface, Isolated
     made for. `shared_bytes` is the dynamic shared memory of one CTA, `arena_bytes` the size of the arena that
     `megakernel.buffer` ops view. These three are set when known.
 
+    `plan` says how the schedule was chosen, for reports: `considered` lists the plans by `grid`, `cluster` and
+    predicted time (`ns`), `chosen` is the planner's, `overridden` what the given `overrides` made of it.
+    `launch_ns` and `predicted_ns` are the predicted times of the launch and of the whole step in nanoseconds.
+
     On a CPU a worker thread stands for a CTA, and the runtime chooses how many there are: tile `t` runs on worker
     `(first_cta + t) mod workers`. A barrier that joins all CTAs joins all workers, one of scope cta none: a worker
     does one thing after the other.
@@ -195,7 +199,10 @@ def Megakernel_KernelOp : Megakernel_Op<"kernel", [FunctionOpInterface, Isolated
                        I64Attr:$grid, I64Attr:$cluster, I64Attr:$threads,
                        OptionalAttr<StrAttr>:$target,
                        OptionalAttr<I64Attr>:$shared_bytes,
-                       OptionalAttr<I64Attr>:$arena_bytes);
+                       OptionalAttr<I64Attr>:$arena_bytes,
+                       OptionalAttr<DictionaryAttr>:$plan,
+                       OptionalAttr<I64Attr>:$launch_ns,
+                       OptionalAttr<I64Attr>:$predicted_ns);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
@@ -241,6 +248,7 @@ def Megakernel_PhaseOp : Megakernel_Op<"phase", [SingleBlock, NoTerminator, Pare
   let summary = "tile ops that need no order among themselves";
   let description = [{
     All tiles of all tile ops of a phase may run at once, in any order, on the CTAs that their placement names.
+    `predicted` is what that CTA is predicted to spend which the next barrier of all CTAs waits for.
 
     Constraints:
 
@@ -248,6 +256,8 @@ def Megakernel_PhaseOp : Megakernel_Op<"phase", [SingleBlock, NoTerminator, Pare
 
     Example: see `megakernel.kernel`.
   }];
+  let arguments = (ins OptionalAttr<Megakernel_CostAttr>:$predicted);
+  let builders = [OpBuilder<(ins), [{ build($_builder, $_state, /*predicted=*/nullptr); }]>];
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "attr-dict-with-keyword $body";
   let hasVerifier = 1;
@@ -264,7 +274,7 @@ def Megakernel_TileOp : Megakernel_Op<"tile", [AttrSizedOperandSegments, Isolate
     `(first_cta + t) mod grid`. A reduction dimension is walked in steps of its size by the CTA of the tile.
 
     `prefetched` numbers the inputs that may be read before the barrier ahead of the phase, while other CTAs still work
-    on what comes before it.
+    on what comes before it. `predicted` is what a CTA is predicted to spend on one tile.
 
     A contraction's operand that does not depend on the tile may be kept in shared memory, from byte `kept_at` on, for
     later tile ops of the same CTAs; one that `reuses_kept` finds it there.
@@ -286,11 +296,12 @@ def Megakernel_TileOp : Megakernel_Op<"tile", [AttrSizedOperandSegments, Isolate
                        DefaultValuedAttr<I64Attr, "0">:$first_cta,
                        OptionalAttr<DenseI64ArrayAttr>:$prefetched,
                        OptionalAttr<I64Attr>:$kept_at,
-                       UnitAttr:$reuses_kept);
+                       UnitAttr:$reuses_kept,
+                       OptionalAttr<Megakernel_CostAttr>:$predicted);
   let builders = [OpBuilder<(ins "::mlir::ValueRange":$inputs, "::mlir::ValueRange":$outputs,
                              "::llvm::ArrayRef<int64_t>":$sizes), [{
     build($_builder, $_state, inputs, outputs, sizes, /*first_cta=*/0, /*prefetched=*/nullptr, /*kept_at=*/nullptr,
-          /*reuses_kept=*/false);
+          /*reuses_kept=*/false, /*predicted=*/nullptr);
   }]>];
   let extraClassDeclaration = [{
     /// True where input `index` may be read before the barrier ahead of the phase.
@@ -309,7 +320,7 @@ def Megakernel_BarrierOp : Megakernel_Op<"barrier", [ParentOneOf<["KernelOp"]>]>
   let description = [{
     Every access of every thread of the scope before the barrier happens before every access after it. All CTAs pass
     it: cta joins the threads of each, cluster the CTAs of each cluster, grid all of them. A kernel whose grid is no
-    more than that is joined as a whole.
+    more than that is joined as a whole. `predicted_ns` is the predicted time from the last arrival on, in nanoseconds.
 
     Example:
 
@@ -320,7 +331,8 @@ def Megakernel_BarrierOp : Megakernel_Op<"barrier", [ParentOneOf<["KernelOp"]>]>
     }
     ```
   }];
-  let arguments = (ins Megakernel_ScopeAttr:$scope);
+  let arguments = (ins Megakernel_ScopeAttr:$scope, OptionalAttr<I64Attr>:$predicted_ns);
+  let builders = [OpBuilder<(ins "Scope":$scope), [{ build($_builder, $_state, scope, /*predicted_ns=*/nullptr); }]>];
   let assemblyFormat = "$scope attr-dict";
 }
 

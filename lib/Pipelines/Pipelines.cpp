@@ -20,6 +20,7 @@
 #include "lib/Transforms/KeepRounding/KeepRounding.h"
 #include "lib/Transforms/NormalizeNumerics/NormalizeNumerics.h"
 #include "lib/Transforms/PlanBuffers/PlanBuffers.h"
+#include "lib/Transforms/PredictTimes/PredictTimes.h"
 #include "lib/Transforms/PrefetchInputs/PrefetchInputs.h"
 #include "lib/Transforms/RequireForm/RequireForm.h"
 #include "lib/Transforms/SchedulePhases/SchedulePhases.h"
@@ -96,6 +97,9 @@ struct ScheduleOptions : PassPipelineOptions<ScheduleOptions> {
                                           llvm::cl::init("sm_90a")};
   PassOptions::Option<int64_t> grid{*this, "grid", llvm::cl::desc("CTAs of the kernel; 0 lets the planner choose"),
                                     llvm::cl::init(0)};
+  PassOptions::Option<std::string> plan{
+      *this, "plan", llvm::cl::desc("overrides of the planner: grid=N, cluster=N, tile[PHASE.OP]=SIZES"),
+      llvm::cl::init("")};
 };
 } // namespace
 
@@ -104,6 +108,7 @@ static void buildSchedule(OpPassManager &pm, const ScheduleOptions &options) {
   TkSchedulePhasesOptions schedule;
   schedule.target = options.target;
   schedule.grid = options.grid;
+  schedule.plan = options.plan;
   pm.addPass(createTkSchedulePhases(schedule));
   // Commits first: a direct commit needs no buffer, a staged one adds accesses that barriers must order.
   pm.addNestedPass<KernelOp>(createTkCommitState());
@@ -115,6 +120,8 @@ static void buildSchedule(OpPassManager &pm, const ScheduleOptions &options) {
   // After buffers: an input may share its memory with what is written just before.
   pm.addNestedPass<KernelOp>(createTkPrefetchInputs());
   pm.addNestedPass<KernelOp>(createTkCheckSchedule());
+  // Last: it sums up what all others left.
+  pm.addNestedPass<KernelOp>(createTkPredictTimes());
 }
 
 namespace {

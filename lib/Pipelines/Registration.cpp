@@ -18,6 +18,7 @@
 #include "lib/Transforms/KeepRounding/KeepRounding.h"
 #include "lib/Transforms/NormalizeNumerics/NormalizeNumerics.h"
 #include "lib/Transforms/PlanBuffers/PlanBuffers.h"
+#include "lib/Transforms/PredictTimes/PredictTimes.h"
 #include "lib/Transforms/PrefetchInputs/PrefetchInputs.h"
 #include "lib/Transforms/RequireForm/RequireForm.h"
 #include "lib/Transforms/SchedulePhases/SchedulePhases.h"
@@ -48,6 +49,7 @@ void mlir::megakernel::registerOwnPasses() {
   registerCommitStatePasses();
   registerKeepOperandsPasses();
   registerInsertBarriersPasses();
+  registerPredictTimesPasses();
   registerPrefetchInputsPasses();
   registerPlanBuffersPasses();
   registerCheckSchedulePasses();

@@ -7,8 +7,20 @@
 
 using namespace trainkernel;
 
-GridModel::GridModel(const StepModel &step, OpPlanner &planner, const TargetFacts &target, int64_t grid)
-    : step(step), planner(planner), target(target), grid(grid), cluster(grid <= target.maxCluster ? grid : 1) {}
+// Where `cluster` is 0, a grid that can be one cluster is one.
+GridModel::GridModel(const StepModel &step, OpPlanner &planner, const TargetFacts &target, int64_t grid,
+                     int64_t cluster)
+    : step(step), planner(planner), target(target), grid(grid), cluster(cluster > 0                 ? cluster
+                                                                        : grid <= target.maxCluster ? grid
+                                                                                                    : 1) {}
+
+double trainkernel::predictLaunch(const TargetFacts &target, bool isOneCluster) {
+  return isOneCluster ? target.clusterLaunch : target.gridLaunch;
+}
+
+double trainkernel::predictBarrier(const TargetFacts &target, bool isCluster) {
+  return target.stragglers + (isCluster ? target.clusterBarrier : target.gridBarrier);
+}
 
 // The chain that each op is in, or -1.
 static llvm::SmallVector<int> chainsOfOps(size_t numOps, llvm::ArrayRef<RowChain> chains) {
@@ -89,9 +101,7 @@ void GridModel::planLevel(GridPlan &plan, llvm::ArrayRef<unsigned> free, int64_t
 }
 
 double GridModel::barrierTime() const {
-  if (grid == 1)
-    return target.ctaBarrier;
-  return target.stragglers + (cluster == grid ? target.clusterBarrier : target.gridBarrier);
+  return grid == 1 ? target.ctaBarrier : predictBarrier(target, cluster == grid);
 }
 
 double GridModel::predictLevel(const GridPlan &plan, llvm::ArrayRef<unsigned> members) const {
@@ -174,7 +184,7 @@ GridPlan GridModel::plan(llvm::ArrayRef<RowChain> chains) const {
       levels.resize(plan.places[op].level + 1);
     levels[plan.places[op].level].push_back(op);
   }
-  plan.time = cluster == grid ? target.clusterLaunch : target.gridLaunch;
+  plan.time = predictLaunch(target, cluster == grid);
   for (llvm::ArrayRef<unsigned> members : levels) {
     int64_t firstFree = 0;
     llvm::SmallVector<unsigned> free;
@@ -201,26 +211,35 @@ static void dropIdle(GridPlan &plan) {
     plan.grid = std::min(plan.grid, *std::max_element(ends.begin(), ends.end()));
 }
 
-static GridPlan planOn(const StepModel &step, OpPlanner &planner, const TargetFacts &target, int64_t grid) {
-  GridModel model(step, planner, target, grid);
-  return model.plan(searchRowChains(model));
+// The grids that are worth a try; only those of whole clusters.
+static llvm::SmallVector<int64_t> candidateGrids(const TargetFacts &target, int64_t cluster) {
+  int64_t unit = std::max<int64_t>(1, cluster);
+  llvm::SmallVector<int64_t> grids = {std::max(unit, target.processors / unit * unit)};
+  if (target.kind == TargetKind::Cuda)
+    for (int64_t grid = 1; grid <= target.maxCluster; grid *= 2)
+      if (grid % unit == 0)
+        grids.push_back(grid);
+  if (std::find(grids.begin(), grids.end(), unit) == grids.end() && cluster > 0)
+    grids.push_back(unit);
+  return grids;
 }
 
-GridPlan trainkernel::planGrid(const StepModel &step, const TargetFacts &target, int64_t grid) {
+GridPlan trainkernel::planGrid(const StepModel &step, const TargetFacts &target, int64_t grid, int64_t cluster) {
   OpPlanner planner(step.ops, target);
-  if (grid > 0)
-    return planOn(step, planner, target, grid);
-  llvm::SmallVector<int64_t> candidates = {target.processors};
-  if (target.kind == TargetKind::Cuda)
-    for (int64_t cluster = 1; cluster <= target.maxCluster; cluster *= 2)
-      candidates.push_back(cluster);
+  llvm::SmallVector<int64_t> grids = {grid};
+  if (grid == 0)
+    grids = candidateGrids(target, cluster);
   std::optional<GridPlan> best;
-  for (int64_t candidate : candidates) {
-    GridPlan plan = planOn(step, planner, target, candidate);
+  llvm::SmallVector<Candidate> considered;
+  for (int64_t candidate : grids) {
+    GridModel model(step, planner, target, candidate, cluster);
+    GridPlan plan = model.plan(searchRowChains(model));
+    if (grid == 0 && target.kind == TargetKind::Cuda)
+      dropIdle(plan);
+    considered.push_back({plan.grid, plan.cluster, plan.time});
     if (!best || plan.time < best->time)
       best = plan;
   }
-  if (target.kind == TargetKind::Cuda)
-    dropIdle(*best);
+  best->considered = considered;
   return *best;
 }

@@ -22,7 +22,7 @@ struct Dependence {
 };
 
 struct StepModel {
-  llvm::SmallVector<OpModel> ops;
+  llvm::SmallVector<OpModel, 0> ops;
   llvm::SmallVector<Dependence> dependences;
   /// (a, b): b overwrites what a reads. See `PhaseProblem`.
   llvm::SmallVector<std::pair<unsigned, unsigned>> preferences;
@@ -34,6 +34,12 @@ struct RowChain {
   llvm::SmallVector<unsigned> ops;
 };
 
+/// A plan that the planner tried, with its predicted time in microseconds.
+struct Candidate {
+  int64_t grid, cluster;
+  double time;
+};
+
 struct GridPlan {
   int64_t grid = 1, cluster = 1;
   llvm::SmallVector<OpPlan> ops;
@@ -41,12 +47,14 @@ struct GridPlan {
   /// Predicted times in microseconds: of each level without barriers, and of all with barriers and launch.
   llvm::SmallVector<double> levelTimes;
   double time = 0;
+  /// All plans that were tried, this one included.
+  llvm::SmallVector<Candidate> considered;
 };
 
 /// Predicts the time of a step on a grid, with some chains of ops in rows.
 class GridModel {
 public:
-  GridModel(const StepModel &step, OpPlanner &planner, const TargetFacts &target, int64_t grid);
+  GridModel(const StepModel &step, OpPlanner &planner, const TargetFacts &target, int64_t grid, int64_t cluster);
 
   GridPlan plan(llvm::ArrayRef<RowChain> chains) const;
 
@@ -69,8 +77,13 @@ private:
 /// The chains with which the step is predicted to be fastest.
 llvm::SmallVector<RowChain> searchRowChains(const GridModel &model);
 
-/// The plan with the least predicted time; with `grid` CTAs where that is not 0.
-GridPlan planGrid(const StepModel &step, const TargetFacts &target, int64_t grid = 0);
+/// The plan with the least predicted time; with `grid` CTAs, and clusters of `cluster`, where these are not 0. The grid
+/// is a multiple of the cluster.
+GridPlan planGrid(const StepModel &step, const TargetFacts &target, int64_t grid = 0, int64_t cluster = 0);
+
+/// Times of a launch and of a barrier that joins several CTAs, in one cluster or in the grid.
+double predictLaunch(const TargetFacts &target, bool isOneCluster);
+double predictBarrier(const TargetFacts &target, bool isCluster);
 
 } // namespace trainkernel
 

@@ -24,10 +24,12 @@ llvm::SmallVector<int64_t> trainkernel::rowCountsOf(llvm::ArrayRef<int64_t> shap
 
 static bool isAlike(const OpModel &a, const OpModel &b) {
   const ContractionShape &x = a.contraction, &y = b.contraction;
+  if (a.isFixed || b.isFixed)
+    return &a == &b;
   return a.kind == b.kind && a.shape == b.shape && a.reduced == b.reduced &&
-         a.reducesContiguous == b.reducesContiguous && a.bytes == b.bytes && a.rowsLead == b.rowsLead &&
-         a.sharedOperand == b.sharedOperand && x.batch == y.batch && x.m == y.m && x.n == y.n && x.k == y.k &&
-         x.aBytes == y.aBytes && x.bBytes == y.bBytes && x.resultBytes == y.resultBytes &&
+         a.reducesContiguous == b.reducesContiguous && a.bytes == b.bytes && a.work == b.work &&
+         a.rowsLead == b.rowsLead && a.sharedOperand == b.sharedOperand && x.batch == y.batch && x.m == y.m &&
+         x.n == y.n && x.k == y.k && x.aBytes == y.aBytes && x.bBytes == y.bBytes && x.resultBytes == y.resultBytes &&
          x.resultWork == y.resultWork && x.onMatrixUnits == y.onMatrixUnits;
 }
 
@@ -44,29 +46,50 @@ static int64_t pointwiseElements(const TargetFacts &target) {
   return target.kind == TargetKind::Cpu ? 4096 : target.threads * 4;
 }
 
-// Two dependent round trips: operands, and for a reduction the meeting of its parts.
-static double elementTileTime(const OpModel &op, int64_t tiles, const TargetFacts &target) {
-  return 2 * target.loadLatency + double(op.bytes) / std::max<int64_t>(1, tiles) * target.timePerByte;
+TileCost trainkernel::predictOp(const OpModel &op, const OpPlan &plan, const TargetFacts &target, int64_t busy) {
+  if (op.kind == OpModel::Contraction)
+    return predictTile(op.contraction, plan.tile, target, busy);
+  // Two dependent round trips: operands, and for a reduction the meeting of its parts.
+  double tiles = std::max<int64_t>(1, plan.tiles);
+  TileCost cost;
+  cost.latency = 2 * target.loadLatency;
+  cost.operands = op.bytes / tiles * target.timePerByte;
+  if (target.kind == TargetKind::Cuda)
+    cost.epilogue = op.work / tiles / instructionsPerCycle / target.clock;
+  return cost;
+}
+
+static OpPlan withCost(OpPlan plan, const OpModel &op, const TargetFacts &target, int64_t busy) {
+  plan.cost = predictOp(op, plan, target, busy);
+  plan.tileTime = plan.cost.total();
+  return plan;
+}
+
+std::string trainkernel::findFault(const OpModel &op, const TargetFacts &target) {
+  if (op.kind == OpModel::Contraction)
+    return findFault(op.contraction, op.fixedTile, target);
+  // Each result of a tile has threads of its own.
+  if (op.kind == OpModel::Reduction && target.kind == TargetKind::Cuda && product(op.fixedSizes) > target.threads)
+    return "expected at most " + std::to_string(target.threads) + " results in a tile";
+  return "";
 }
 
 static OpPlan planOp(const OpModel &op, const TargetFacts &target, int64_t processors) {
   OpPlan plan;
   if (op.kind == OpModel::Contraction) {
-    plan.tile = chooseContractionTile(op.contraction, target, processors);
+    plan.tile = op.isFixed ? op.fixedTile : chooseContractionTile(op.contraction, target, processors);
     plan.tiles = countTiles(op.contraction, plan.tile);
     int64_t busy = std::min(plan.tiles, processors);
-    plan.tileTime = predictTileTime(op.contraction, plan.tile, target, busy);
     if (op.sharedOperand >= 0 && plan.tiles <= processors)
       plan.operandTime = predictOperandTime(op.contraction, plan.tile, target, busy);
-    return plan;
+    return withCost(plan, op, target, busy);
   }
   int64_t outputs = product(op.shape), perTile = pointwiseElements(target);
   if (op.kind == OpModel::Reduction)
     perTile = reductionOutputsPerTile(outputs, op.reduced, op.reducesContiguous, target);
-  plan.sizes = chooseElementTile(op.shape, perTile);
+  plan.sizes = op.isFixed ? op.fixedSizes : chooseElementTile(op.shape, perTile);
   plan.tiles = countTiles(op.shape, plan.sizes);
-  plan.tileTime = elementTileTime(op, plan.tiles, target);
-  return plan;
+  return withCost(plan, op, target, std::min(plan.tiles, processors));
 }
 
 const OpPlan &OpPlanner::onCtas(unsigned op, int64_t processors) {
@@ -109,6 +132,8 @@ TargetFacts OpPlanner::factsFor(const RowBlocks &rows) const {
 }
 
 std::optional<OpPlan> OpPlanner::planRows(const OpModel &op, const RowBlocks &rows, const TargetFacts &target) const {
+  if (op.isFixed)
+    return std::nullopt;
   if (op.kind == OpModel::Contraction)
     return planRowContraction(op, rows, target);
   std::optional<Sizes> sizes = rowSizes(op.shape, rows);
@@ -120,8 +145,7 @@ std::optional<OpPlan> OpPlanner::planRows(const OpModel &op, const RowBlocks &ro
   OpPlan plan;
   plan.sizes = *sizes;
   plan.tiles = rows.tiles();
-  plan.tileTime = elementTileTime(op, plan.tiles, target);
-  return plan;
+  return withCost(plan, op, target, plan.tiles);
 }
 
 // Tiles of m are the rows, and n is whole.
@@ -139,7 +163,8 @@ std::optional<OpPlan> OpPlanner::planRowContraction(const OpModel &op, const Row
   plan.tile = whole->tile;
   plan.tile.m = rows.perTile;
   plan.tiles = rows.tiles();
-  plan.tileTime = whole->time;
+  plan.cost = whole->cost;
+  plan.tileTime = plan.cost.total();
   plan.keptBytes = whole->keptBytes;
   plan.ownBytes = whole->ownBytes;
   if (op.sharedOperand >= 0)

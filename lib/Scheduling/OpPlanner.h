@@ -17,13 +17,17 @@ struct OpModel {
   Sizes shape;
   int64_t reduced = 1;
   bool reducesContiguous = false;
-  /// Bytes that the whole op reads and writes.
-  int64_t bytes = 0;
+  /// Bytes that the whole op reads and writes, and instructions that it takes; a contraction has its own.
+  int64_t bytes = 0, work = 0;
   ContractionShape contraction;
   /// For a contraction: n is the last dimension of the results, and m the one before it.
   bool rowsLead = false;
   /// For a contraction: ops of the same number, unless that is -1, multiply their rows with the same operand.
   int sharedOperand = -1;
+  /// Tile sizes that the user chose, as in OpPlan. Such an op is in no chain of rows.
+  bool isFixed = false;
+  ContractionTile fixedTile{1, 1, 1};
+  Sizes fixedSizes;
 };
 
 struct OpPlan {
@@ -32,6 +36,8 @@ struct OpPlan {
   /// For any other op: tile sizes over the shape.
   Sizes sizes;
   int64_t tiles = 1;
+  /// Of one tile, and the sum of that.
+  TileCost cost;
   double tileTime = 0;
   int64_t firstCta = 0;
   /// For a contraction whose operand over n and k comes from arguments of the step, the part of a tile's time that
@@ -40,6 +46,13 @@ struct OpPlan {
   /// For one in rows that can keep that operand in shared memory: its bytes, and those that a tile needs beside.
   int64_t keptBytes = 0, ownBytes = 0;
 };
+
+/// What one of `busy` processors spends on one tile of `op`, cut as `plan` says. This is the cost model: all that is
+/// said of times is made of it.
+TileCost predictOp(const OpModel &op, const OpPlan &plan, const TargetFacts &target, int64_t busy);
+
+/// Why code cannot be made for an op with its fixed tile sizes, or nothing. A GPU's shared memory is not looked at.
+std::string findFault(const OpModel &op, const TargetFacts &target);
 
 /// Rows are what the leading dimensions of a shape count; each tile has `perTile` of `count` of them, whole.
 struct RowBlocks {

@@ -46,6 +46,9 @@ struct TargetFacts {
   bool overlapsLaunches;
 };
 
+/// Of all threads of an SM together.
+inline constexpr double instructionsPerCycle = 128;
+
 /// The row of a target: "cpu", or an architecture such as "sm_90a".
 std::optional<TargetFacts> findTarget(llvm::StringRef name);
 /// The most CTAs that run at once if only their threads limit them, or workers that the CPU's runtime starts at most.

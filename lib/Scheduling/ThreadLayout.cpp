@@ -71,6 +71,8 @@ static void finishLayout(ThreadLayout &layout, const Work &work, const TileWork 
 
 template <typename Cycles> static ThreadLayout choose(const Work &work, const TileWork &tile, Cycles cyclesOf) {
   ThreadLayout best;
+  // Where no layout fits, no code does.
+  best.passCycles = std::numeric_limits<double>::infinity();
   double bestTime = std::numeric_limits<double>::infinity();
   for (int64_t rows = 1; rows <= work.workers; rows *= 2)
     for (int64_t columns = 1; rows * columns <= work.workers; columns *= 2)

@@ -22,9 +22,6 @@ int64_t trainkernel::countTiles(const ContractionShape &shape, const Contraction
   return shape.batch * divideCeil(shape.m, tile.m) * divideCeil(shape.n, tile.n);
 }
 
-// Of all threads of an SM together.
-static constexpr double instructionsPerCycle = 128;
-
 static int64_t chunksOf(const ContractionShape &shape, const ContractionTile &tile) {
   return divideCeil(shape.k, tile.k);
 }
@@ -47,8 +44,8 @@ static bool isPipelined(const ContractionShape &shape, const ContractionTile &ti
 }
 
 // Loads and products of all chunks, from the first load to the last product.
-static double predictChunks(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target,
-                            double perByte, double multiply) {
+static TileCost predictChunks(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target,
+                              double perByte, double multiply) {
   int64_t chunks = chunksOf(shape, tile);
   double loaded = (double(tile.m) * shape.aBytes + double(tile.n) * shape.bBytes) * tile.k;
   double transfer = loaded * perByte;
@@ -57,27 +54,53 @@ static double predictChunks(const ContractionShape &shape, const ContractionTile
   double working = passing / target.clock + multiply + 2 * target.ctaBarrier;
   if (!isPipelined(shape, tile, target)) {
     int64_t batches = divideCeil(vectorsPerThread(shape, tile, target), maxVectorsInFlight);
-    return chunks * (batches * target.loadLatency + std::max(transfer, passing / target.clock) + multiply +
-                     2 * target.ctaBarrier);
+    double moving = std::max(transfer, passing / target.clock);
+    return {chunks * batches * target.loadLatency, chunks * moving, chunks * (multiply + 2 * target.ctaBarrier), 0};
   }
   // One chunk is on its way at any time, so none takes less than the latency.
   double steady = std::max({transfer, target.loadLatency, working});
-  return target.loadLatency + transfer + (chunks - 1) * steady + multiply + 2 * target.ctaBarrier;
+  TileCost cost{target.loadLatency, transfer, multiply + 2 * target.ctaBarrier, 0};
+  // What takes longest hides the rest.
+  double &longest = steady == working ? cost.multiply : steady == transfer ? cost.operands : cost.latency;
+  longest += (chunks - 1) * steady;
+  return cost;
 }
 
-double trainkernel::predictTileTime(const ContractionShape &shape, const ContractionTile &tile,
-                                    const TargetFacts &target, int64_t busy) {
+TileCost trainkernel::predictTile(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target,
+                                  int64_t busy) {
   double perByte = std::max(target.timePerByte, busy * target.timePerByteOfAll);
   double results = double(tile.m) * tile.n * shape.resultBytes * perByte;
   if (target.kind == TargetKind::Cpu) {
     double operands = (double(tile.m) * shape.aBytes + double(tile.n) * shape.bBytes) * shape.k * perByte;
-    return target.loadLatency + chunksOf(shape, tile) * target.loadLatency + operands + results +
-           double(tile.m) * tile.n * shape.k / target.multiplyRate;
+    return {target.loadLatency + chunksOf(shape, tile) * target.loadLatency, operands,
+            double(tile.m) * tile.n * shape.k / target.multiplyRate, results};
   }
   ThreadLayout layout = layoutOf(shape, tile, target);
   double epilogue = double(tile.m) * tile.n * shape.resultWork / instructionsPerCycle / target.clock;
-  return predictChunks(shape, tile, target, perByte, layout.passCycles / target.clock) +
-         layout.resultCycles / target.clock + results + epilogue + target.loadLatency / 2;
+  TileCost cost = predictChunks(shape, tile, target, perByte, layout.passCycles / target.clock);
+  cost.latency += target.loadLatency / 2;
+  cost.epilogue = layout.resultCycles / target.clock + results + epilogue;
+  return cost;
+}
+
+std::string trainkernel::findFault(const ContractionShape &shape, const ContractionTile &tile,
+                                   const TargetFacts &target) {
+  if (target.kind == TargetKind::Cpu) {
+    // Both operands and the sums, in whole blocks of registers.
+    int64_t m = llvm::alignTo(tile.m, 8), n = llvm::alignTo(tile.n, 32);
+    int64_t bytes = ((m + n) * tile.k + m * n) * 4;
+    return bytes <= target.sharedBytes
+               ? ""
+               : "which needs " + std::to_string(bytes) + " bytes of scratch, expected at most " +
+                     std::to_string(target.sharedBytes);
+  }
+  // Threads halve m and n until each has its part.
+  auto isPower = [](int64_t size) { return size >= 16 && llvm::isPowerOf2_64(size); };
+  if (!isPower(tile.m) || !isPower(tile.n) || tile.k % 16 != 0)
+    return "expected powers of two from 16 on along m and n, and a multiple of 16 along k";
+  if (!std::isfinite(layoutOf(shape, tile, target).passCycles))
+    return "expected fewer results, since those of a thread do not fit its registers";
+  return "";
 }
 
 // Of each row in shared memory.
@@ -154,9 +177,10 @@ std::optional<WholeRowTile> trainkernel::chooseWholeRowTile(const ContractionSha
   own.resultWork = shape.resultWork * rows / unitRows;
   auto consider = [&](int64_t depth) {
     ContractionTile tile{unitRows, columns, std::min(depth, wholeDepth)};
-    double time = predictTileTime(own, tile, target, shape.batch * divideCeil(shape.m, rows));
-    if ((!best || time < best->time) && std::isfinite(time) && sharedBytes(shape, tile, target) <= target.sharedBytes)
-      best = WholeRowTile{tile, time};
+    TileCost cost = predictTile(own, tile, target, shape.batch * divideCeil(shape.m, rows));
+    bool isFaster = std::isfinite(cost.total()) && (!best || cost.total() < best->cost.total());
+    if (isFaster && sharedBytes(shape, tile, target) <= target.sharedBytes)
+      best = WholeRowTile{tile, cost};
   };
   if (mayKeep)
     consider(wholeDepth);

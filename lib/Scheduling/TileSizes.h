@@ -4,6 +4,7 @@
 #define TRAINKERNEL_LIB_SCHEDULING_TILESIZES_H
 
 #include "lib/Scheduling/TargetTable.h"
+#include "lib/Scheduling/TileCost.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/SmallVector.h"
 
@@ -31,9 +32,18 @@ struct ContractionTile {
 
 int64_t countTiles(const ContractionShape &shape, const ContractionTile &tile);
 
-/// Time that one of `busy` processors takes for one tile, in microseconds.
-double predictTileTime(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target,
-                       int64_t busy);
+/// What one of `busy` processors spends on one tile.
+TileCost predictTile(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target,
+                     int64_t busy);
+
+/// The sum of that.
+inline double predictTileTime(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target,
+                              int64_t busy) {
+  return predictTile(shape, tile, target, busy).total();
+}
+
+/// Why code for a tile of these sizes cannot be made, or nothing. Shared memory is not looked at.
+std::string findFault(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target);
 
 /// The tile with the least predicted time where `processors` CTAs work on the product.
 ContractionTile chooseContractionTile(const ContractionShape &shape, const TargetFacts &target, int64_t processors);
@@ -46,7 +56,7 @@ double predictOperandTime(const ContractionShape &shape, const ContractionTile &
 /// possible. See `OpPlan`.
 struct WholeRowTile {
   ContractionTile tile;
-  double time;
+  TileCost cost;
   int64_t keptBytes = 0, ownBytes = 0;
 };
 

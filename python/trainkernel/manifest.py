@@ -187,6 +187,7 @@ class KernelSpec:
             may start while the last ones of those still run.
         workspace_bytes: scratch memory in bytes, zero-filled once.
         workspace_align: its alignment in bytes, a power of two.
+        plan: how the schedule was chosen, for reports; opaque here.
         schedule: the ledger of the schedule, for reports; opaque here.
 
     A CPU step has the defaults of all but the symbol and the workspace.
@@ -201,6 +202,7 @@ class KernelSpec:
     overlaps_launches: bool = False
     workspace_bytes: int = 0
     workspace_align: int = 256
+    plan: Mapping[str, Any] = field(default_factory=dict)
     schedule: tuple[Any, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -215,6 +217,7 @@ class KernelSpec:
             "overlaps_launches": self.overlaps_launches,
             "workspace_bytes": self.workspace_bytes,
             "workspace_align": self.workspace_align,
+            "plan": dict(self.plan),
             "schedule": list(self.schedule),
         }
 
@@ -245,6 +248,7 @@ class KernelSpec:
             overlaps_launches=reader.boolean("overlaps_launches", default=False),
             workspace_bytes=reader.integer("workspace_bytes", 0, MAX_BYTES, default=0),
             workspace_align=align,
+            plan=reader.opaque("plan"),
             schedule=tuple(reader.array("schedule", default=())),
         )
 

@@ -12,6 +12,7 @@ from textwrap import wrap
 from typing import Any
 
 from trainkernel.manifest import CudaTarget, KernelSpec, Manifest
+from trainkernel.prediction import Cost, PlanReport, cost_cells, microseconds, whole_or_none
 
 _REGISTERS = re.compile(r"Used (\d+) registers")
 #: Paths that a list in the report shows before it only counts.
@@ -35,6 +36,8 @@ class OpReport:
         bytes_read, bytes_written: of the tensors and buffers that it reads and writes, each counted once.
         lines: the lines of the step's source that it computes, e.g. "step.py:7".
         makes: the results of the step that it writes, e.g. "out[0]"; what else it writes only later phases read.
+        name: its phase and its place in it, e.g. "3.0", as ``--plan`` takes it.
+        predicted: predicted time of the CTA with the most of its tiles; None where unknown.
     """
 
     kind: str
@@ -45,6 +48,8 @@ class OpReport:
     bytes_written: int
     lines: tuple[str, ...] = ()
     makes: tuple[str, ...] = ()
+    name: str = ""
+    predicted: Cost | None = None
 
 
 @dataclass(frozen=True)
@@ -54,10 +59,14 @@ class PhaseReport:
     Attributes:
         barrier_before: the scope of the barrier before it, "cta", "cluster" or "grid", or None.
         ops: what runs in it.
+        barrier_ns: predicted time of that barrier in nanoseconds, from the last arrival on; None where unknown.
+        predicted: predicted time of the CTA that the next barrier of all CTAs waits for; None where unknown.
     """
 
     barrier_before: str | None
     ops: tuple[OpReport, ...]
+    barrier_ns: int | None = None
+    predicted: Cost | None = None
 
     @property
     def flops(self) -> int:
@@ -87,6 +96,7 @@ class Report:
         registers: of one thread; None where unknown.
         spill_bytes: register spills of one thread in bytes, stores and loads; None where unknown.
         seconds: wall time of each part of the compilation, from the capture on where the compiler did it.
+        plan: how the schedule was chosen, and its predicted time.
         roles: the roles of the step, one text each, e.g. "new state out[1] of state (inferred)".
     """
 
@@ -107,6 +117,7 @@ class Report:
     spill_bytes: int | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
     roles: tuple[str, ...] = ()
+    plan: PlanReport = field(default_factory=PlanReport)
 
     @property
     def flops(self) -> int:
@@ -138,6 +149,8 @@ class Report:
             console.print(_folded(line, columns), markup=False, soft_wrap=True)
         if self.phases:
             console.print(self._table())
+        if any(phase.predicted for phase in self.phases):
+            console.print(self._predictions())
         if self.seconds:
             parts = [f"{stage} {seconds:.2f}" for stage, seconds in self.seconds.items()]
             line = f"{'time':<{_TITLE}}{sum(self.seconds.values()):.2f} s: {', '.join(parts)}"
@@ -162,7 +175,23 @@ class Report:
         sizes = (("workspace", self.workspace_bytes), ("state", self.state_bytes), ("batch", self.batch_bytes))
         lines.append("memory     " + ", ".join(f"{format_bytes(size)} {name}" for name, size in sizes))
         lines.append(f"work       {format_count(self.flops)}FLOP, {format_bytes(self.bytes_moved)} moved")
+        if self.plan.predicted_ns is not None:
+            lines.append(f"{'predicted':<{_TITLE}}{self._predicted_parts()}")
+        lines += [f"{title:<{_TITLE}}{text}" for title, text in self.plan.lines()]
         return lines
+
+    def _predicted_parts(self) -> str:
+        costs = [phase.predicted for phase in self.phases if phase.predicted]
+        parts = {
+            "launch": self.plan.launch_ns or 0,
+            "barriers": sum(phase.barrier_ns or 0 for phase in self.phases),
+            "latency": sum(cost.latency_ns for cost in costs),
+            "operands": sum(cost.operands_ns for cost in costs),
+            "multiply": sum(cost.multiply_ns for cost in costs),
+            "epilogue": sum(cost.epilogue_ns for cost in costs),
+        }
+        listed = ", ".join(f"{microseconds(time)} {name}" for name, time in parts.items())
+        return f"{microseconds(self.plan.predicted_ns)} µs a step: {listed}"
 
     @property
     def _common_file(self) -> str | None:
@@ -175,20 +204,38 @@ class Report:
         from rich.table import Table
 
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-        for title in ("phase", "barrier", "operation"):
+        for title in ("op", "barrier", "operation"):
             table.add_column(title, no_wrap=True)
         for title in ("lines", "makes"):
             table.add_column(title, overflow="fold", min_width=7)
         for title in ("tiles", "tile", "FLOP", "read", "written"):
             table.add_column(title, justify="right", no_wrap=True)
         for index, phase in enumerate(self.phases):
-            first = (str(index), phase.barrier_before or "-")
-            for op in phase.ops:
+            barrier = phase.barrier_before or "-"
+            for place, op in enumerate(phase.ops):
                 sizes = "x".join(map(str, op.sizes))
                 amounts = (format_count(op.flops), format_bytes(op.bytes_read), format_bytes(op.bytes_written))
                 names = (join_lines(op.lines, self._common_file), "\n".join(op.makes) or "-")
-                table.add_row(*first, op.kind, *names, str(op.tiles), sizes, *amounts)
-                first = ("", "")
+                name = op.name or f"{index}.{place}"
+                table.add_row(name, barrier, op.kind, *names, str(op.tiles), sizes, *amounts)
+                barrier = ""
+        return table
+
+    def _predictions(self) -> Any:
+        from rich import box
+        from rich.table import Table
+
+        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        table.add_column("op", no_wrap=True)
+        table.add_column("predicted µs", no_wrap=True)
+        for title in ("latency", "operands", "multiply", "epilogue", "op's sum", "barrier", "phase"):
+            table.add_column(title, justify="right", no_wrap=True)
+        for index, phase in enumerate(self.phases):
+            whole = phase.predicted.total_ns + (phase.barrier_ns or 0) if phase.predicted else None
+            last = (microseconds(phase.barrier_ns), microseconds(whole))
+            for place, op in enumerate(phase.ops):
+                table.add_row(op.name or f"{index}.{place}", op.kind, *cost_cells(op.predicted), *last)
+                last = ("", "")
         return table
 
 
@@ -227,6 +274,7 @@ def make_report(
         spill_bytes=int(spills[1]) + int(spills[2]) if spills else None,
         seconds=dict(seconds or {}),
         roles=_roles(manifest.roles),
+        plan=PlanReport.parse(kernel.plan),
     )
 
 
@@ -273,7 +321,15 @@ def _listed(value: Any) -> Any:
 def _phases(kernel: KernelSpec) -> tuple[PhaseReport, ...]:
     # The ledger is for people: what another version wrote differently is left out instead of refused.
     phases = [phase for phase in kernel.schedule if isinstance(phase, dict)]
-    return tuple(PhaseReport(_text(phase.get("barrier_before")), _ops(phase.get("ops"))) for phase in phases)
+    return tuple(
+        PhaseReport(
+            _text(phase.get("barrier_before")),
+            _ops(phase.get("ops")),
+            whole_or_none(phase.get("barrier_ns")),
+            Cost.parse(phase.get("predicted")),
+        )
+        for phase in phases
+    )
 
 
 def _ops(ops: object) -> tuple[OpReport, ...]:
@@ -288,6 +344,8 @@ def _ops(ops: object) -> tuple[OpReport, ...]:
             _number(op.get("bytes_written")),
             _texts(op.get("lines")),
             _texts(op.get("makes")),
+            _text(op.get("name")) or "",
+            Cost.parse(op.get("predicted")),
         )
         for op in found
     )

@@ -105,7 +105,7 @@ def build_step(name: str, step: GpuStep, folder: Path) -> dict[str, Any]:
     captured = _attempt(entry, "capture", lambda: capture(step.make(step.compute), args))
     if captured is None:
         return entry
-    made = _attempt(entry, "sm_90a", lambda: compile_step(captured, target="cuda", arch="sm_90a"))
+    made = _attempt(entry, "sm_90a", lambda: compile_step(captured, target="cuda", arch="sm_90a", plan=step.plan))
     if made is not None:
         (folder / f"{name}.cubin").write_bytes(made.data)
     if entry.get("hangs"):

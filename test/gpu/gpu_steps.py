@@ -35,12 +35,14 @@ class GpuStep:
         make_args: makes its arguments, the state first.
         compute: the dtype that is compiled.
         exact: whether all results but the loss are made without a sum, so that they must have eager's bits.
+        plan: overrides of the planner for sm_90a.
     """
 
     make: Callable[[torch.dtype], Step]
     make_args: Callable[[], tuple[Any, ...]]
     compute: torch.dtype
     exact: bool = False
+    plan: str = ""
 
 
 def descend(
@@ -245,6 +247,21 @@ _STATES: dict[str, GpuStep] = {
 }
 
 
+#: Sizes that no tile divides, and plans that the planner would not choose for them.
+_PLANNED = (72, 200, 136, 40)
+_PLANS = (
+    ("grid=1", BF16),
+    ("grid=5", F32),
+    ("cluster=2,grid=6", BF16),
+    ("cluster=16", BF16),
+    ("cluster=8,grid=96", BF16),
+    ("cluster=1,grid=16", F32),
+    ("grid=132,tile[0.0]=64x128x64,tile[1.0]=16x16x48", BF16),
+    ("tile[0.0]=128x16x80,tile[1.0]=32x64x32", F32),
+    ("grid=264,tile[0.0]=16x16x16", BF16),
+)
+
+
 def _all_steps() -> dict[str, GpuStep]:
     steps: dict[str, GpuStep] = {}
     for name, (make, make_args) in training_steps.STEPS.items():
@@ -256,6 +273,8 @@ def _all_steps() -> dict[str, GpuStep]:
         steps[name] = GpuStep(mlp, partial(_layers_args, *sizes), dtype)
     for name, (loss_of, make_args, dtype) in _DESCENTS.items():
         steps[name] = GpuStep(descend(loss_of, batch_tensors=len(make_args()) - 1), make_args, dtype)
+    for index, (plan, dtype) in enumerate(_PLANS):
+        steps[f"planned_{index}"] = GpuStep(mlp, partial(_layers_args, *_PLANNED), dtype, plan=plan)
     for seed in range(random_steps.COUNT):
         steps[f"random_{seed}"] = GpuStep(*random_steps.random_step(seed))
     return steps | _STATES

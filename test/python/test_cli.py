@@ -179,6 +179,9 @@ _NO_CODE = ("x.o", "x.xyz", "foo", "x.so.1", "x.SO", "cubin", ".so", "x.mlir")
         (("train.py", "--grid", "-1"), "--grid"),
         (("train.py", "--grid", "2147483648"), "the grid is 2147483648, expected at most"),
         (("train.py", "--grid", "99999999999999999999", "-o", "x.so"), "the grid is"),
+        (("train.py", "--plan", "gird=3"), "the plan has 'gird=3', expected grid=N, cluster=N or tile[PHASE.OP]=SIZES"),
+        (("train.py", "--plan", "grid=1", "--until-after", "fuse"), "a plan, but the last stage is fuse, expected"),
+        (("train.py", "--plan", "grid=1", "--plan", "tile[0.0]=8by8"), "the plan has 'tile[0.0]=8by8'"),
     ],
 )
 def test_mistakes_in_the_command_are_refused(run: Run, folder: Path, arguments: tuple[str, ...], said: str) -> None:
@@ -375,14 +378,17 @@ def test_options_reach_the_compiler(run: Run, folder: Path) -> None:
         "g",
     )
     outputs = ("--arch", "x86-64-v2", "--dump-dir", "ir/deep", "--report-json", "report.json", "-v")
-    status, out, err = run("train.py", *roles, *outputs)
+    plan = ("--plan", "grid=2", "--plan", "tile[0.0]=15")
+    status, out, err = run("train.py", *roles, *outputs, *plan)
     assert (status, out) == (0, "")
     found = artifact.read(folder / "train.so").manifest
     assert (found.name, found.target.arch) == ("just_update", "x86-64-v2")
     assert [spec.role for spec in found.inputs] == ["state", "constant"]
     assert [(spec.role, spec.updates) for spec in found.outputs] == [("new_state", 0)]
     assert sorted(os.listdir(folder / "ir/deep"))[::6] == ["01-capture.mlir", "07-binary.so"]
-    assert json.loads((folder / "report.json").read_text())["name"] == "just_update"
+    assert found.kernel.plan["overrides"] == "grid=2,tile[0.0]=15"
+    report = json.loads((folder / "report.json").read_text())
+    assert report["name"] == "just_update" and report["phases"][0]["ops"][0]["sizes"] == [15]
     for stage in ("script", "capture", "import", "fuse", "schedule", "lower", "object", "binary", "total"):
         assert stage in err
     assert "no pairing" in run("train.py", "--update", "nonsense")[2]

@@ -33,6 +33,7 @@ def test_a_gpu_manifest_has_its_launch_geometry() -> None:
         "overlaps_launches": True,
         "workspace_bytes": 4096,
         "workspace_align": 256,
+        "plan": {"overrides": "grid=16"},
         "schedule": [{"phase": 0}],
     }
     read = Manifest.from_json(manifest(target={"kind": "cuda", "arch": "sm_90a"}, kernel=kernel))

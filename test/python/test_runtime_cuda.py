@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import shutil
 import struct
@@ -113,6 +114,22 @@ def test_a_call_launches_with_all_pointers_in_order(step: LoadedStep, driver: Fa
     assert stream == 0 and driver.memory[workspace] == 4096 and workspace % 256 == 0
     # It waits for the producer's stream, and the caller for the kernel: memory of an unknown framework must outlive it.
     assert driver.calls == ["load", "limits 1000 False", "wait 0 for 5", "synchronize 0"]
+
+
+def test_what_launches_leave_in_the_workspace_can_be_read(
+    step: LoadedStep, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend: Any = step._backend
+    with pytest.raises(DeviceError, match="has not run on this stream"):
+        backend.read_workspace(0, 8)
+    step(*example(), stream=16)
+
+    def copy(host: int, pointer: int, size: int) -> None:
+        ctypes.memmove(host, bytes([(pointer - driver.launches[0][2]) % 251]) * size, size)
+
+    monkeypatch.setattr(driver, "copy_to_host", copy)
+    assert backend.read_workspace(40, 3, stream=16) == bytes([40] * 3)
+    assert driver.calls[-1] == "synchronize 16"
 
 
 def test_donation_passes_the_same_pointers(step: LoadedStep, driver: FakeDriver) -> None:

@@ -47,7 +47,51 @@ static json::Array resultsOf(KernelOp kernel, TileOp tile) {
   return paths;
 }
 
-static json::Object describeTile(KernelOp kernel, TileOp tile) {
+// A predicted time in nanoseconds, `times` over; null where there is none.
+static json::Value describeCost(std::optional<CostAttr> cost, int64_t times = 1) {
+  if (!cost)
+    return nullptr;
+  return json::Object{{"latency", cost->getLatency() * times},
+                      {"operands", cost->getOperands() * times},
+                      {"multiply", cost->getMultiply() * times},
+                      {"epilogue", cost->getEpilogue() * times}};
+}
+
+static json::Value describeNumber(std::optional<uint64_t> number) {
+  return number ? json::Value(static_cast<int64_t>(*number)) : json::Value(nullptr);
+}
+
+// Dictionaries, lists, whole numbers and texts, as the plan of a kernel has them.
+static json::Value describeAttribute(Attribute attribute) {
+  if (auto dictionary = dyn_cast_or_null<DictionaryAttr>(attribute)) {
+    json::Object object;
+    for (NamedAttribute entry : dictionary)
+      object[entry.getName().strref()] = describeAttribute(entry.getValue());
+    return object;
+  }
+  if (auto list = dyn_cast_or_null<ArrayAttr>(attribute)) {
+    json::Array array;
+    for (Attribute entry : list)
+      array.push_back(describeAttribute(entry));
+    return array;
+  }
+  if (auto number = dyn_cast_or_null<IntegerAttr>(attribute))
+    return number.getInt();
+  if (auto text = dyn_cast_or_null<StringAttr>(attribute))
+    return text.getValue();
+  return nullptr;
+}
+
+static json::Object describePlan(KernelOp kernel) {
+  json::Object plan;
+  if (DictionaryAttr given = kernel.getPlanAttr())
+    plan = std::move(*describeAttribute(given).getAsObject());
+  plan["launch_ns"] = describeNumber(kernel.getLaunchNs());
+  plan["predicted_ns"] = describeNumber(kernel.getPredictedNs());
+  return plan;
+}
+
+static json::Object describeTile(KernelOp kernel, TileOp tile, std::string name) {
   TileGeometry domain(tile);
   StringRef kind = !domain.region.reduction ? "pointwise" : domain.region.isContraction() ? "contraction" : "reduction";
   json::Array sizes;
@@ -56,30 +100,40 @@ static json::Object describeTile(KernelOp kernel, TileOp tile) {
   json::Array lines;
   for (std::string &line : sourceLines(tile.getLoc()))
     lines.push_back(std::move(line));
-  return json::Object{{"kind", kind},
+  // The CTA with the most tiles.
+  int64_t rounds = llvm::divideCeil(domain.numTiles, static_cast<int64_t>(kernel.getGrid()));
+  return json::Object{{"name", std::move(name)},
+                      {"kind", kind},
                       {"lines", std::move(lines)},
                       {"makes", resultsOf(kernel, tile)},
                       {"tiles", domain.numTiles},
                       {"sizes", std::move(sizes)},
                       {"flops", countFlops(tile)},
                       {"bytes_read", bytesOf(tile.getInputs())},
-                      {"bytes_written", bytesOf(tile.getOutputs())}};
+                      {"bytes_written", bytesOf(tile.getOutputs())},
+                      {"predicted", describeCost(tile.getPredicted(), rounds)}};
 }
 
 static json::Array describeSchedule(KernelOp kernel) {
   json::Array schedule;
-  json::Value barrier = nullptr;
+  json::Value barrier = nullptr, barrierTime = nullptr;
   for (Operation &op : kernel.getBody().front()) {
-    if (auto barrierOp = dyn_cast<BarrierOp>(op))
+    if (auto barrierOp = dyn_cast<BarrierOp>(op)) {
       barrier = stringifyScope(barrierOp.getScope());
+      barrierTime = describeNumber(barrierOp.getPredictedNs());
+    }
     auto phase = dyn_cast<PhaseOp>(op);
     if (!phase)
       continue;
     json::Array tiles;
     for (auto tile : phase.getBody().front().getOps<TileOp>())
-      tiles.push_back(describeTile(kernel, tile));
-    schedule.push_back(json::Object{{"barrier_before", std::move(barrier)}, {"ops", std::move(tiles)}});
+      tiles.push_back(describeTile(kernel, tile, std::to_string(schedule.size()) + "." + std::to_string(tiles.size())));
+    schedule.push_back(json::Object{{"barrier_before", std::move(barrier)},
+                                    {"barrier_ns", std::move(barrierTime)},
+                                    {"predicted", describeCost(phase.getPredicted())},
+                                    {"ops", std::move(tiles)}});
     barrier = nullptr;
+    barrierTime = nullptr;
   }
   return schedule;
 }
@@ -118,6 +172,7 @@ LogicalResult mlir::megakernel::describeKernel(ModuleOp module, KernelOp kernel,
                                        {"overlaps_launches", needs.overlapsLaunches},
                                        {"workspace_bytes", needs.workspaceBytes},
                                        {"workspace_align", 256},
+                                       {"plan", describePlan(kernel)},
                                        {"schedule", describeSchedule(kernel)}};
   json::Object *target = manifest->getObject("target");
   if (target && kernel.getTarget() == "cpu")

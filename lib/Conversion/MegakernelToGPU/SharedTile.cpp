@@ -20,7 +20,8 @@ int64_t Stager::itemsPerThread() const { return llvm::divideCeil(tile.numItems()
 
 // Rows beyond the tile's own repeat the last one: they may be another CTA's, at work on them.
 Value Stager::withinOwn(unsigned loop, Value local, int64_t count) {
-  return plan.ownSizeOf(loop) == plan.sizeOf(loop) ? local : math.min(local, math.constant(plan.ownSizeOf(loop) - count));
+  return plan.ownSizeOf(loop) == plan.sizeOf(loop) ? local
+                                                   : math.min(local, math.constant(plan.ownSizeOf(loop) - count));
 }
 
 // Item `number` (a value, or null for 0) + `offset` of this thread, in the tile at the loop indices `base`.

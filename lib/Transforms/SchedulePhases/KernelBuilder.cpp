@@ -2,13 +2,15 @@
 
 #include "lib/Transforms/SchedulePhases/KernelBuilder.h"
 
+#include "lib/Analysis/Costs.h"
+#include "lib/Analysis/TileChoice.h"
 #include "lib/Analysis/TileGeometry.h"
 #include "lib/Analysis/Views.h"
 #include "lib/Scheduling/TileSizes.h"
-#include "lib/Transforms/SchedulePhases/TileChoice.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 using namespace mlir::megakernel;
@@ -22,8 +24,8 @@ static MemRefType bufferType(Type tensor) {
 namespace {
 class KernelBuilder {
 public:
-  KernelBuilder(StepOp step, const TargetFacts &target, int64_t grid)
-      : step(step), target(target), grid(grid), builder(step) {}
+  KernelBuilder(StepOp step, const TargetFacts &target, const PlanOverrides &overrides)
+      : step(step), target(target), overrides(overrides), builder(step) {}
 
   LogicalResult run() {
     for (Operation &op : step.getBody().front().without_terminator()) {
@@ -40,7 +42,8 @@ public:
     createPhases();
     createCommits();
     ReturnOp::create(builder, step.getLoc());
-    setSharedBytes();
+    if (failed(setSharedBytes()))
+      return failure();
     step.erase();
     return success();
   }
@@ -48,6 +51,9 @@ public:
 private:
   StepModel modelStep();
   LogicalResult choosePlan();
+  LogicalResult overridePlan(StepModel &model);
+  FailureOr<unsigned> findNode(const TileOverride &tile);
+  DictionaryAttr describePlan();
   void createKernel();
   void bindOutputs();
   void bindOutput(unsigned index, Value returned);
@@ -57,15 +63,20 @@ private:
   TileOp createTile(FusedOp fused, const OpPlan &opPlan);
   void createCopy(Location loc, Value source, Value target);
   void createCommits();
-  void setSharedBytes();
+  LogicalResult setSharedBytes();
 
   StepOp step;
   const TargetFacts &target;
-  int64_t grid;
+  const PlanOverrides &overrides;
   OpBuilder builder;
   SmallVector<FusedOp> nodes;
   SmallVector<unsigned> phases;
-  GridPlan plan;
+  /// What is built, and what the planner would build by itself.
+  GridPlan plan, chosen;
+  /// The nodes that the overrides of tiles name.
+  SmallVector<unsigned> fixedNodes;
+  /// The tile op of each node.
+  SmallVector<TileOp> tiles;
   KernelOp kernel;
   IRMapping buffers;
   /// (value, output argument): the output is written beside the value's own buffer.
@@ -78,7 +89,7 @@ StepModel KernelBuilder::modelStep() {
   DenseMap<Operation *, unsigned> numberOf;
   llvm::StringMap<int> operands;
   for (auto [number, node] : llvm::enumerate(nodes)) {
-    model.ops.push_back(modelOf(node));
+    model.ops.push_back(modelOf(node.getBody()));
     if (std::optional<std::string> operand = sharedOperandOf(node))
       model.ops.back().sharedOperand = operands.try_emplace(*operand, operands.size()).first->second;
     numberOf[node] = number;
@@ -108,9 +119,43 @@ StepModel KernelBuilder::modelStep() {
   return model;
 }
 
+// The node that an override names; the report names it likewise.
+FailureOr<unsigned> KernelBuilder::findNode(const TileOverride &tile) {
+  SmallVector<std::string> names;
+  DenseMap<unsigned, unsigned> sizeOfPhase;
+  for (auto [number, phase] : llvm::enumerate(phases)) {
+    unsigned op = sizeOfPhase[phase]++;
+    if (tile.phase == phase && tile.op == op)
+      return static_cast<unsigned>(number);
+  }
+  unsigned numPhases = sizeOfPhase.size();
+  for (unsigned phase = 0; phase < numPhases; ++phase)
+    names.push_back(std::to_string(phase) + ".0" +
+                    (sizeOfPhase[phase] > 1 ? " to ." + std::to_string(sizeOfPhase[phase] - 1) : ""));
+  return step.emitError() << "the plan has " << tile.str()
+                          << ", which names no operation, expected one of: " << llvm::join(names, ", ");
+}
+
+// Names are of the plan on the given grid, in which no tiles are overridden yet.
+LogicalResult KernelBuilder::overridePlan(StepModel &model) {
+  plan = planGrid(model, target, overrides.grid, overrides.cluster);
+  phases = numberPhases(plan.places);
+  for (const TileOverride &tile : overrides.tiles) {
+    FailureOr<unsigned> number = findNode(tile);
+    if (failed(number) || failed(fixTile(nodes[*number], model.ops[*number], tile, target)))
+      return failure();
+    fixedNodes.push_back(*number);
+  }
+  if (!fixedNodes.empty())
+    plan = planGrid(model, target, overrides.grid, overrides.cluster);
+  return success();
+}
+
 LogicalResult KernelBuilder::choosePlan() {
   StepModel model = modelStep();
-  plan = planGrid(model, target, grid);
+  plan = chosen = planGrid(model, target);
+  if (!overrides.empty() && failed(overridePlan(model)))
+    return failure();
   PhaseProblem problem;
   problem.numNodes = nodes.size();
   // Whether a dependence is local is proved by the barriers.
@@ -119,6 +164,27 @@ LogicalResult KernelBuilder::choosePlan() {
   std::string fault = verifyPhases(problem, plan.places);
   phases = numberPhases(plan.places);
   return fault.empty() ? success() : step.emitError() << "internal error in the phase schedule: " << fault;
+}
+
+DictionaryAttr KernelBuilder::describePlan() {
+  auto describe = [&](int64_t grid, int64_t cluster, double time) {
+    return builder.getDictionaryAttr({
+        builder.getNamedAttr("grid", builder.getI64IntegerAttr(grid)),
+        builder.getNamedAttr("cluster", builder.getI64IntegerAttr(cluster)),
+        builder.getNamedAttr("ns", builder.getI64IntegerAttr(toNanoseconds(time))),
+    });
+  };
+  SmallVector<Attribute> considered;
+  for (const Candidate &candidate : chosen.considered)
+    considered.push_back(describe(candidate.grid, candidate.cluster, candidate.time));
+  NamedAttrList attributes;
+  attributes.set("considered", builder.getArrayAttr(considered));
+  attributes.set("chosen", describe(chosen.grid, chosen.cluster, chosen.time));
+  if (!overrides.empty()) {
+    attributes.set("overrides", builder.getStringAttr(overrides.str()));
+    attributes.set("overridden", describe(plan.grid, plan.cluster, plan.time));
+  }
+  return attributes.getDictionary(builder.getContext());
 }
 
 void KernelBuilder::createKernel() {
@@ -137,7 +203,8 @@ void KernelBuilder::createKernel() {
                             /*res_attrs=*/nullptr, builder.getI64IntegerAttr(plan.grid),
                             builder.getI64IntegerAttr(plan.cluster), builder.getI64IntegerAttr(target.threads),
                             builder.getStringAttr(target.name),
-                            /*shared_bytes=*/nullptr, /*arena_bytes=*/nullptr);
+                            /*shared_bytes=*/nullptr, /*arena_bytes=*/nullptr, describePlan(), /*launch_ns=*/nullptr,
+                            /*predicted_ns=*/nullptr);
   Block &body = kernel.getBody().emplaceBlock();
   for (auto [index, type] : llvm::enumerate(types))
     body.addArgument(type, index < step.getNumArguments() ? step.getArgument(index).getLoc() : step.getLoc());
@@ -208,12 +275,14 @@ TileOp KernelBuilder::createTile(FusedOp fused, const OpPlan &opPlan) {
   for (Value result : fused.getResults())
     outputs.push_back(bufferOf(result));
   builder.restoreInsertionPoint(inside);
-  auto tile = TileOp::create(builder, fused.getLoc(), inputs, outputs, tileSizesOf(fused, opPlan));
+  auto tile = TileOp::create(builder, fused.getLoc(), inputs, outputs, tileSizesOf(fused.getBody(), opPlan));
+  tile.setPredictedAttr(costAttr(builder.getContext(), opPlan.cost));
   tile.getBody().takeBody(fused.getBody());
   return tile;
 }
 
 void KernelBuilder::createPhases() {
+  tiles.resize(nodes.size());
   unsigned numPhases = 0;
   for (unsigned phase : phases)
     numPhases = std::max(numPhases, phase + 1);
@@ -223,8 +292,10 @@ void KernelBuilder::createPhases() {
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointToEnd(&body);
     for (auto [number, node] : llvm::enumerate(nodes))
-      if (phases[number] == phase)
-        createTile(node, plan.ops[number]).setFirstCta(plan.ops[number].firstCta % plan.grid);
+      if (phases[number] == phase) {
+        tiles[number] = createTile(node, plan.ops[number]);
+        tiles[number].setFirstCta(plan.ops[number].firstCta % plan.grid);
+      }
   }
 }
 
@@ -255,15 +326,26 @@ void KernelBuilder::createCommits() {
     CommitOp::create(builder, value.getLoc(), bufferOf(value), output);
 }
 
-void KernelBuilder::setSharedBytes() {
+LogicalResult KernelBuilder::setSharedBytes() {
   if (target.kind != TargetKind::Cuda)
-    return;
+    return success();
+  for (auto [fixed, number] : llvm::zip(overrides.tiles, fixedNodes)) {
+    TileOp tile = tiles[number];
+    int64_t needed = sharedBytesOf(TileGeometry(tile), target.threads);
+    if (needed <= target.sharedBytes)
+      continue;
+    return tile.emitError() << "the plan has " << fixed.str() << ", which needs " << needed
+                            << " bytes of shared memory, expected at most " << target.sharedBytes
+                            << "; the planner's tiles are "
+                            << writeSizes(tileSizesOf(tile.getBody(), chosen.ops[number]));
+  }
   int64_t bytes = 0;
   for (auto phase : kernel.getBody().front().getOps<PhaseOp>())
     bytes = std::max(bytes, SharedLayout(phase, target.threads, target.sharedBytes).bytes);
   kernel.setSharedBytes(bytes);
+  return success();
 }
 
-LogicalResult mlir::megakernel::buildKernel(StepOp step, const TargetFacts &target, int64_t grid) {
-  return KernelBuilder(step, target, grid).run();
+LogicalResult mlir::megakernel::buildKernel(StepOp step, const TargetFacts &target, const PlanOverrides &overrides) {
+  return KernelBuilder(step, target, overrides).run();
 }

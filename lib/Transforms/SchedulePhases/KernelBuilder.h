@@ -5,11 +5,12 @@
 
 #include "dialects/Megakernel/MegakernelDialect.h"
 #include "lib/Scheduling/TargetTable.h"
+#include "lib/Transforms/SchedulePhases/PlanOverrides.h"
 
 namespace mlir::megakernel {
 
-/// Replaces a fused step by a kernel scheduled for `target`. `grid` CTAs, or as many as the tiles ask for where 0.
-LogicalResult buildKernel(StepOp step, const trainkernel::TargetFacts &target, int64_t grid);
+/// Replaces a fused step by a kernel scheduled for `target`, as the planner chooses but for what is overridden.
+LogicalResult buildKernel(StepOp step, const trainkernel::TargetFacts &target, const PlanOverrides &overrides);
 
 } // namespace mlir::megakernel
 

@@ -32,9 +32,26 @@ struct SchedulePhasesPass : public megakernel::impl::TkSchedulePhasesBase<Schedu
       getOperation().emitError("holds no 'megakernel.step', expected 'tk-import' to have run");
       return signalPassFailure();
     }
-    for (auto step : llvm::make_early_inc_range(getOperation().getOps<StepOp>()))
-      if (failed(buildKernel(step, *facts, grid)))
+    for (auto step : llvm::make_early_inc_range(getOperation().getOps<StepOp>())) {
+      FailureOr<PlanOverrides> overrides = readOverrides(step, *facts);
+      if (failed(overrides) || failed(buildKernel(step, *facts, *overrides)))
         return signalPassFailure();
+    }
+  }
+
+private:
+  FailureOr<PlanOverrides> readOverrides(StepOp step, const trainkernel::TargetFacts &facts) {
+    FailureOr<PlanOverrides> overrides = PlanOverrides::parse(step, plan);
+    if (failed(overrides))
+      return failure();
+    if (grid > 0 && overrides->grid > 0 && overrides->grid != grid)
+      return step.emitError() << "the plan's grid is " << overrides->grid << ", but the option 'grid' is "
+                              << static_cast<int64_t>(grid) << ", expected one of them";
+    if (grid > 0)
+      overrides->grid = grid;
+    if (failed(overrides->verifyLaunch(step, facts)))
+      return failure();
+    return overrides;
   }
 };
 } // namespace

@@ -11,12 +11,20 @@ def TkSchedulePhases : Pass<"tk-schedule-phases", "::mlir::ModuleOp"> {
 
     An op that overwrites a state goes, where that makes no phase more, after the last op that reads it.
 
-    Fails on an unknown target, on a `grid` that cannot run at once on it, on a module without a step, or on
-    compute outside of fused ops: run `tk-inline-pointwise` first.
+    Tile sizes, grid and cluster are those with the least predicted time, which each tile op carries as `predicted`
+    for one of its tiles. The kernel's `plan` names all plans that were considered. The option `plan` overrides the
+    planner: `plan=grid=16,cluster=16,tile[3.0]=64x64x256` asks for that many CTAs, clusters of that many, and tiles of
+    64 by 64 over 256 of the sum for the first op of phase 3. Sizes are in the order of `megakernel.tile`.
+
+    Fails on an unknown target, on a `grid` that cannot run at once on it, on a module without a step, on compute
+    outside of fused ops (run `tk-inline-pointwise` first), or on a `plan` that cannot be read, that names no op, or
+    that cannot be met, since tiles do not fit shared memory for instance.
   }];
   let options = [
     Option<"target", "target", "std::string", "\"sm_90a\"", "What to schedule for: cpu, sm_80, sm_90a">,
-    Option<"grid", "grid", "int64_t", "0", "CTAs of the kernel; 0 lets the pass choose">
+    Option<"grid", "grid", "int64_t", "0", "CTAs of the kernel; 0 lets the pass choose">,
+    Option<"plan", "plan", "std::string", "\"\"",
+           "Overrides of the planner: grid=N, cluster=N, tile[PHASE.OP]=SIZES, comma-separated">
   ];
   let dependentDialects = ["::mlir::megakernel::MegakernelDialect", "::mlir::memref::MemRefDialect"];
 }

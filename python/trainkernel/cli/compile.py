@@ -131,12 +131,14 @@ def _run(options: Options) -> None:
 def _check_outputs(options: Options) -> Outputs:
     """Refuse what cannot succeed, before the long work."""
     from trainkernel.cli.outputs import check_outputs
+    from trainkernel.compiler.plan import read_plan
     from trainkernel.compiler.stages import find_stage, stages_for
     from trainkernel.compiler.targets import check_grid, resolve_target
 
     target = resolve_target(options.kind, options.arch)
     find_stage(options.until_after, target)
     check_grid(options.grid, target)
+    read_plan(",".join(options.plans), options.until_after)
     check_script(options.script)
     return check_outputs(options, stages_for(target))
 
@@ -177,6 +179,7 @@ def _compile(
         target=options.kind,
         arch=options.arch,
         grid=options.grid,
+        plan=",".join(options.plans),
         until_after=options.until_after,
         dump_dir=outputs.dump_dir,
         keep_all=options.verbose,

@@ -39,6 +39,10 @@ Commands:
 Roles: the first argument is the state and the last output its next value, unless the options --loss, --gradients,
 --update and --constant say otherwise; each replaces only what it names. --report shows all roles.
 \b
+Plan: --report shows the predicted time of each phase and operation and the plans that were weighed. --plan decides
+instead of the planner, and --report then shows both predictions:
+    tk-compile step.py -o step.cubin --report --plan cluster=8,tile[0.0]=32x32x64
+\b
 Use:
     step = trainkernel.load("step.cubin")
     loss, state = step(state, x, t)
@@ -61,6 +65,7 @@ class Options:
         step, args: the names of the two functions in the script.
         target, arch: what for; None for the defaults.
         grid: CTAs of the kernel; 0 lets the planner choose.
+        plans: overrides of the planner.
         until_after: the last stage.
         dump_dir: folder for all stages, or None.
         verbose: write the times of the stages.
@@ -76,6 +81,7 @@ class Options:
     target: str | None
     arch: str | None
     grid: int
+    plans: tuple[str, ...]
     until_after: str
     dump_dir: str | None
     verbose: bool
@@ -134,6 +140,14 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         help="CTAs of the kernel, for a GPU that holds fewer at once than usual. By default the planner chooses.",
     ),
     click.option(
+        "--plan",
+        "plans",
+        multiple=True,
+        metavar="KEY=VALUE,...",
+        help="Override the planner: grid=N, cluster=N, tile[PHASE.OP]=SIZES, e.g. tile[3.0]=64x64x256 for the "
+        "operation that --report names 3.0. Refused where the step cannot have it. Repeatable.",
+    ),
+    click.option(
         "--until-after",
         type=click.Choice(STAGES),
         default="binary",
@@ -146,7 +160,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     ),
     click.option("-v", "--verbose", is_flag=True, help="Show the time of each stage."),
     click.option("-q", "--quiet", is_flag=True, help="Do not say what was written."),
-    click.option("--report", is_flag=True, help="Print phases, barriers, memory and work."),
+    click.option("--report", is_flag=True, help="Print phases, barriers, memory, work and predicted times."),
     click.option("--report-json", metavar="FILE", help="Write the report as JSON; - for stdout."),
     click.option(
         "--loss", metavar="PATH", help="Role: the scalar loss, e.g. out[0]; '' for none. By default the first output."

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainkernel.compiler.plan import HINT
 from trainkernel.compiler.tools import ToolRun
 from trainkernel.errors import CompileError, InternalError, SourceLocation, TrainKernelError
 
@@ -19,6 +20,8 @@ _CURRENT_OP = "see current operation"
 _FOR_USER = re.compile(r"is not supported|, expected ")
 # Those of ours that check what an earlier pass left.
 _OUR_FAULT = re.compile(r"^'[\w.]+' op |internal error|to have run|^phase \d+ |arena|barrier of scope")
+# Overrides of the planner that cannot be met.
+_OF_PLAN = re.compile(r"^the plan\b")
 _NO_MEMORY = re.compile(r"out of memory|std::bad_alloc|Cannot allocate memory|memory exhausted")
 _NO_SPACE = re.compile(r"No space left on device|File too large|Disk quota exceeded")
 # How GCC and Clang say that a signal ended a program of theirs, such as the linker: by its number, or in words.
@@ -72,6 +75,8 @@ def explain_failure(run: ToolRun, keep: Callable[[], str], *, may_blame_user: bo
     first = next((d for d in diagnostics if d.kind == "error"), None)
     crashed = run.status < 0 or run.status >= 128 or _CRASH.search(run.stderr)
     for_user = first and _FOR_USER.search(first.message) and not _OUR_FAULT.search(first.message)
+    if first and not crashed and _OF_PLAN.search(first.message):
+        return CompileError(first.message, location=first.location(), hint=HINT)
     if first is None or crashed or not (may_blame_user and for_user) or first.file == "<stdin>":
         return internal_error(run, first.message if first and not crashed else _crash_message(run), keep)
     rest = diagnostics[diagnostics.index(first) + 1 :]

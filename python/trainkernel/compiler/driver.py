@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from trainkernel.compiler.files import make_folder, write_atomically
+from trainkernel.compiler.plan import Plan, read_plan
 from trainkernel.compiler.stages import (
     Progress,
     Stage,
@@ -79,6 +80,8 @@ def compile_step(
     dump_dir: str | os.PathLike[str] | None = None,
     keep_all: bool = False,
     grid: int = 0,
+    plan: Plan = "",
+    profile: bool = False,
     progress: Progress | None = None,
 ) -> CompiledArtifact:
     """Compile a captured step.
@@ -91,15 +94,19 @@ def compile_step(
         dump_dir: a folder that gets the output of each stage, as NN-stage.mlir, also of a compilation that fails later.
         keep_all: keep the output of all stages in the result, and measure each.
         grid: CTAs of the kernel, for a device that holds fewer at once than the target usually does; 0: chosen.
+        plan: overrides of the planner, e.g. "grid=16,tile[3.0]=64x64x256"; see docs/performance.md.
+        profile: whether a kernel for a GPU records, behind the arena, when each CTA ends each phase and barrier.
         progress: called with the name of what runs next.
 
     Raises:
-        CompileError: the step cannot be compiled for the target, or a tool is missing, or a file cannot be written.
+        CompileError: the step cannot be compiled for the target, or with the plan, or a tool is missing, or a file
+            cannot be written.
         InternalError: a fault of the compiler; the message holds the command that reproduces it.
     """
     resolved = resolve_target(target, arch) if isinstance(target, str) else target
     last = find_stage(until_after or "binary", resolved)
     check_grid(grid, resolved)
+    overrides = read_plan(plan, last.name)
     dump = _Dump(make_folder(dump_dir), stages_for(resolved)) if dump_dir is not None else None
     source = with_manifest(captured.mlir, _complete(captured.manifest, resolved, last)).encode(errors="surrogateescape")
     results = run_stages(
@@ -108,6 +115,8 @@ def compile_step(
         until_after=last.name,
         keep_all=keep_all or dump is not None,
         grid=grid,
+        plan=overrides,
+        profile=profile,
         progress=progress,
         finished=dump,
     )

@@ -57,12 +57,19 @@ class Stage:
         return f"{index + 1:02}-{self.name}{self.suffix}"
 
 
-def stages_for(target: Target, grid: int = 0) -> tuple[Stage, ...]:
-    """All stages on the way to a target, in order; with ``grid`` CTAs, or as many as the planner chooses where 0."""
+def stages_for(target: Target, grid: int = 0, plan: str = "", *, profile: bool = False) -> tuple[Stage, ...]:
+    """All stages on the way to a target, in order.
+
+    Args:
+        target: what to compile for.
+        grid: CTAs of the kernel; 0 lets the planner choose.
+        plan: what else the planner does not choose, as ``read_plan`` returns it.
+        profile: whether a kernel for a GPU records when phases and barriers end.
+    """
     is_cuda = isinstance(target, CudaTarget)
-    chosen = f" grid={grid}" if grid else ""
+    chosen = (f" grid={grid}" if grid else "") + (f" plan={plan}" if plan else "")
     schedule = f"tk-schedule{{target={target.arch if is_cuda else 'cpu'}{chosen}}}"
-    lower = f"tk-lower-to-cuda{{arch={target.arch}}}"
+    lower = f"tk-lower-to-cuda{{arch={target.arch}{' profile=true' if profile else ''}}}"
     if isinstance(target, CpuTarget):
         lower = f"tk-lower-to-cpu{{vector-bits={512 if '+avx512f' in target.features else 256}}}"
     code = Stage("ptx", "GPU assembly", ".ptx") if is_cuda else Stage("object", "host object code", ".o")
@@ -145,6 +152,8 @@ def run_stages(
     until_after: str = "binary",
     keep_all: bool = False,
     grid: int = 0,
+    plan: str = "",
+    profile: bool = False,
     progress: Progress | None = None,
     finished: Callable[[Stage, bytes], None] | None = None,
 ) -> StageResults:
@@ -155,6 +164,8 @@ def run_stages(
         target: what to compile for.
         until_after: the last stage to run.
         grid: CTAs of the kernel; 0 lets the planner choose.
+        plan: overrides of the planner, as ``read_plan`` returns them.
+        profile: whether a kernel for a GPU records when phases and barriers end.
         keep_all: run each stage in a process of its own, which costs some 30 ms each, and keep its output.
         progress: called with the name of what runs next.
         finished: called with each output of a stage as soon as it is there.
@@ -164,7 +175,7 @@ def run_stages(
         InternalError: a tool failed by a fault of ours.
     """
     last = find_stage(until_after, target)
-    stages = stages_for(target, grid)
+    stages = stages_for(target, grid, plan, profile=profile)
     last = next(stage for stage in stages if stage.name == last.name)
     wanted = stages[1 : stages.index(last) + 1]
     results = StageResults({"capture": captured})

@@ -8,12 +8,14 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from trainkernel.compiler.driver import CompiledArtifact, compile_step
 from trainkernel.compiler.files import check_destination, write_atomically
+from trainkernel.compiler.plan import Plan, read_plan
 from trainkernel.compiler.stages import find_stage, stages_for
 from trainkernel.compiler.targets import kind_of_arch, resolve_target
 from trainkernel.errors import (
@@ -48,6 +50,7 @@ def compile_training(
     name: str | None = None,
     donate: bool = False,
     grid: int = 0,
+    plan: Plan = "",
     verbose: bool = False,
 ) -> CompiledTrainingStep:
     """Compile a functional training step to one kernel.
@@ -62,6 +65,9 @@ def compile_training(
         name: of the kernel; by default that of the function.
         donate: whether calls update the state in place unless they say otherwise. Refused without state.
         grid: CTAs of the kernel, for a device that holds fewer at once than usual; 0 lets the planner choose.
+        plan: what else the planner does not choose, e.g. ``"cluster=16,tile[3.0]=64x64x256"`` or
+            ``{"cluster": 16, "tile[3.0]": (64, 64, 256)}``; the report names each operation. What the step cannot
+            have is refused. See docs/performance.md.
         verbose: write the stages and their times to stderr.
 
     Raises:
@@ -80,6 +86,7 @@ def compile_training(
         ("name", name, str, True, "a string, or None"),
         ("donate", donate, bool, False, "True or False"),
         ("grid", grid, int, False, "a whole number, 0 for the planner's choice"),
+        ("plan", plan, (str, Mapping), False, 'a string or a dict such as {"grid": 16, "tile[3.0]": (64, 64, 256)}'),
         ("verbose", verbose, bool, False, "True or False"),
     )
     kind, device = _device_of(example_args)
@@ -88,6 +95,7 @@ def compile_training(
     if arch is not None:
         kind = kind_of_arch(arch)
     resolved = resolve_target(kind if target == "auto" else target, arch, device or 0)
+    overrides = read_plan(plan)
     say = _say if verbose else None
     if say:
         say("capture")
@@ -104,10 +112,12 @@ def compile_training(
             hint="leave donate out, or declare the state, e.g. roles=StepRoles(updates={'out[1]': 'state'})",
         )
     with _faults_named():
-        made = compile_step(captured, target=resolved, grid=grid, progress=say).timed(seconds)
+        made = compile_step(captured, target=resolved, grid=grid, plan=overrides, progress=say).timed(seconds)
     if say and made.report:
         say(made.report.to_text())
-    return CompiledTrainingStep(captured, made, recorder.types, device=device, donate=donate)
+    return CompiledTrainingStep(
+        captured, made, recorder.types, device=device, donate=donate, planned=_Planned(grid, overrides)
+    )
 
 
 @contextlib.contextmanager
@@ -124,7 +134,7 @@ def _faults_named() -> Iterator[None]:
         ) from error
 
 
-def _check_types(*arguments: tuple[str, object, type, bool, str]) -> None:
+def _check_types(*arguments: tuple[str, object, type | tuple[type, ...], bool, str]) -> None:
     for name, value, kind, may_be_none, expected in arguments:
         # bool is a subclass of int.
         is_right = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
@@ -134,6 +144,14 @@ def _check_types(*arguments: tuple[str, object, type, bool, str]) -> None:
 
 def _say(text: str) -> None:
     print(f"trainkernel: {text}", file=sys.stderr)
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """What the user decided in the place of the planner."""
+
+    grid: int = 0
+    plan: str = ""
 
 
 class CompiledTrainingStep:
@@ -152,6 +170,7 @@ class CompiledTrainingStep:
         *,
         device: int | None = None,
         donate: bool = False,
+        planned: _Planned = _Planned(),
     ) -> None:
         assert made.data is not None and made.manifest is not None and made.report is not None
         self._captured = captured
@@ -161,6 +180,7 @@ class CompiledTrainingStep:
         self._types = types
         self._device = device
         self._donate = donate
+        self._planned = planned
         self._loaded: LoadedStep | None = None
         self._closed = False
         self._lock = threading.Lock()
@@ -214,7 +234,15 @@ class CompiledTrainingStep:
                 f"the stage {stage} is not text", expected=f"one of {names}", hint="use .save() for code"
             )
         if found.name not in self._texts:
-            made = compile_step(self._captured, target=self._target, until_after="lower", keep_all=True)
+            planned = self._planned
+            made = compile_step(
+                self._captured,
+                target=self._target,
+                until_after="lower",
+                keep_all=True,
+                grid=planned.grid,
+                plan=planned.plan,
+            )
             self._texts |= made.texts
         return self._texts[found.name]
 

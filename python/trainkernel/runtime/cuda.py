@@ -151,6 +151,25 @@ class CudaBackend:
             if not self._driver.capture(stream or 0):
                 self._driver.synchronize(stream or 0)
 
+    def read_workspace(self, offset: int, size: int, stream: int = 0) -> bytes:
+        """Bytes that the launches on a stream left in their workspace, such as the times of a profiled build.
+
+        Waits for the stream.
+
+        Raises:
+            DeviceError: nothing was launched on the stream, or a launch failed.
+        """
+        with self._lock, self._driver.context(self._context):
+            lane = self._lanes.get((stream, 0))
+            if lane is None:
+                raise DeviceError(
+                    "the step has not run on this stream", expected="a launch before its workspace is read"
+                )
+            self._driver.synchronize(stream)
+            data = ctypes.create_string_buffer(size)
+            self._driver.copy_to_host(ctypes.addressof(data), lane.workspace + offset, size)
+            return data.raw
+
     def close(self) -> None:
         """Unload the code and free the workspaces, when the work on the device is done."""
         with self._lock:

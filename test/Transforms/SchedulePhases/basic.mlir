@@ -37,8 +37,8 @@ megakernel.step @train(%w: tensor<4xf32> {megakernel.role = #megakernel.role<sta
 // Two independent ops run in one phase, on different CTAs where there are several.
 // CHECK-LABEL: megakernel.kernel @together
 // CHECK: megakernel.phase {
-// CHECK: megakernel.tile ins({{.*}}) outs({{.*}}) sizes [4] {
-// CHECK: megakernel.tile ins({{.*}}) outs({{.*}}) sizes [4] first_cta 1 {
+// CHECK: megakernel.tile ins({{.*}}) outs({{.*}}) sizes [4] attributes
+// CHECK: megakernel.tile ins({{.*}}) outs({{.*}}) sizes [4] first_cta 1 attributes
 // CHECK-NOT: megakernel.phase
 megakernel.step @together(%x: tensor<4xf32> {megakernel.role = #megakernel.role<batch>})
     -> (tensor<4xf32> {megakernel.role = #megakernel.role<output>},

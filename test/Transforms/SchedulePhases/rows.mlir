@@ -3,10 +3,10 @@
 
 // The sum of a row and what follows it have the same tiles of whole rows; only the sum over all rows needs all CTAs.
 // CHECK-LABEL: megakernel.kernel @softmax
-// CHECK: megakernel.tile {{.*}} outs(%[[SUM:.*]] : memref<256xf32>) sizes [[[ROWS:[0-9]+]], 512] {
+// CHECK: megakernel.tile {{.*}} outs(%[[SUM:.*]] : memref<256xf32>) sizes [[[ROWS:[0-9]+]], 512]
 // CHECK: megakernel.barrier <cta>
 // CHECK-NEXT: megakernel.phase {
-// CHECK-NEXT: megakernel.tile {{.*}} outs(%[[Y:.*]] : memref<256x512xf32>) sizes [[[ROWS]], 512] {
+// CHECK-NEXT: megakernel.tile {{.*}} outs(%[[Y:.*]] : memref<256x512xf32>) sizes [[[ROWS]], 512]
 // CHECK: megakernel.barrier <{{cluster|grid}}>
 // CHECK-NEXT: megakernel.phase {
 // CHECK-NEXT: megakernel.tile ins(%{{.*}} = %[[Y]]

@@ -1,6 +1,6 @@
 //===- TileChoice.cpp - fused regions as the planner sees them ------------===//
 
-#include "lib/Transforms/SchedulePhases/TileChoice.h"
+#include "lib/Analysis/TileChoice.h"
 
 #include "lib/Analysis/KeptOperands.h"
 #include "lib/Analysis/Sources.h"
@@ -14,16 +14,36 @@ using namespace mlir;
 using namespace mlir::megakernel;
 using namespace trainkernel;
 
-static int64_t bytesOf(ValueRange values) {
+static int64_t bytesOf(TypeRange types) {
   int64_t bytes = 0;
-  for (Type type : values.getTypes()) {
+  for (Type type : types) {
     auto tensor = cast<RankedTensorType>(type);
     bytes += tensor.getNumElements() * std::max<int64_t>(1, tensor.getElementTypeBitWidth() / 8);
   }
   return bytes;
 }
 
-// Instructions per result, roughly: division and functions take a dozen or two.
+// Instructions for one element, roughly: division and functions take a dozen or two.
+static int64_t bodyWork(linalg::GenericOp op) {
+  int64_t work = 0;
+  for (Operation &inner : op.getRegion().front().without_terminator())
+    work += isa<math::MathDialect>(inner.getDialect()) || isa<arith::DivFOp>(inner) ? 16 : 1;
+  return work;
+}
+
+// Of all ops of a region that is no contraction.
+static int64_t workOf(Region &body) {
+  int64_t work = 0;
+  body.walk([&](linalg::GenericOp op) {
+    int64_t elements = 1;
+    for (int64_t extent : op.getStaticLoopRanges())
+      elements *= extent;
+    work += elements * bodyWork(op);
+  });
+  return work;
+}
+
+// Instructions per result.
 static int64_t epilogueWork(FusedRegion &region) {
   int64_t work = 1, results = 1;
   for (int64_t extent : region.parallelShape)
@@ -32,8 +52,7 @@ static int64_t epilogueWork(FusedRegion &region) {
     // What is much smaller than the result is the bias or a scalar; what is larger belongs to an operand.
     if (isReduction(op) || cast<RankedTensorType>(op.getResult(0).getType()).getNumElements() != results)
       return;
-    for (Operation &inner : op.getRegion().front().without_terminator())
-      work += isa<math::MathDialect>(inner.getDialect()) || isa<arith::DivFOp>(inner) ? 16 : 1;
+    work += bodyWork(op);
   });
   return work;
 }
@@ -80,13 +99,15 @@ static bool hasRowsFirst(FusedRegion &region) {
          region.parallelLoops[rank - 2] == loops.m.back();
 }
 
-OpModel mlir::megakernel::modelOf(FusedOp op) {
-  FusedRegion region = FusedRegion::get(op.getBody());
+OpModel mlir::megakernel::modelOf(Region &body) {
+  FusedRegion region = FusedRegion::get(body);
   OpModel model;
   model.shape.assign(region.parallelShape.begin(), region.parallelShape.end());
-  model.bytes = bytesOf(op.getInputs()) + bytesOf(op.getOutputs());
-  if (!region.reduction)
+  model.bytes = bytesOf(body.getArgumentTypes()) + bytesOf(body.front().getTerminator()->getOperandTypes());
+  if (!region.reduction) {
+    model.work = workOf(body);
     return model;
+  }
   if (region.isContraction()) {
     model.kind = OpModel::Contraction;
     model.contraction = contractionShape(region);
@@ -94,6 +115,7 @@ OpModel mlir::megakernel::modelOf(FusedOp op) {
     return model;
   }
   model.kind = OpModel::Reduction;
+  model.work = workOf(body);
   for (int64_t extent : region.reductionShape)
     model.reduced *= extent;
   model.reducesContiguous = reducesInnermost(region);
@@ -161,11 +183,34 @@ static SmallVector<int64_t> contractionSizes(FusedRegion &region, const Contract
   return ordered;
 }
 
-SmallVector<int64_t> mlir::megakernel::tileSizesOf(FusedOp op, const OpPlan &plan) {
-  FusedRegion region = FusedRegion::get(op.getBody());
+SmallVector<int64_t> mlir::megakernel::tileSizesOf(Region &body, const OpPlan &plan) {
+  FusedRegion region = FusedRegion::get(body);
   if (region.isContraction())
     return contractionSizes(region, plan.tile);
   SmallVector<int64_t> sizes(plan.sizes.begin(), plan.sizes.end());
   llvm::append_range(sizes, region.reductionShape);
   return sizes;
+}
+
+OpPlan mlir::megakernel::planOf(Region &body, const OpModel &model, ArrayRef<int64_t> sizes) {
+  FusedRegion region = FusedRegion::get(body);
+  OpPlan plan;
+  if (!region.isContraction()) {
+    plan.sizes.assign(sizes.begin(), sizes.begin() + region.parallelShape.size());
+    plan.tiles = countTiles(model.shape, plan.sizes);
+    return plan;
+  }
+  ContractionLoops loops(region);
+  auto sizeOf = [&](unsigned loop) {
+    for (auto [other, size] : llvm::zip(region.parallelLoops, sizes))
+      if (other == loop)
+        return size;
+    for (auto [other, size] : llvm::zip(region.reductionLoops, sizes.drop_front(region.parallelLoops.size())))
+      if (other == loop)
+        return size;
+    return int64_t(1);
+  };
+  plan.tile = {sizeOf(loops.m.back()), sizeOf(loops.n.back()), sizeOf(loops.k.back())};
+  plan.tiles = countTiles(model.contraction, plan.tile);
+  return plan;
 }

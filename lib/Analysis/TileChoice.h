@@ -1,7 +1,7 @@
 //===- TileChoice.h - fused regions as the planner sees them ----*- C++ -*-===//
 
-#ifndef TRAINKERNEL_LIB_TRANSFORMS_SCHEDULEPHASES_TILECHOICE_H
-#define TRAINKERNEL_LIB_TRANSFORMS_SCHEDULEPHASES_TILECHOICE_H
+#ifndef TRAINKERNEL_LIB_ANALYSIS_TILECHOICE_H
+#define TRAINKERNEL_LIB_ANALYSIS_TILECHOICE_H
 
 #include "dialects/Megakernel/FusedRegion.h"
 #include "dialects/Megakernel/MegakernelDialect.h"
@@ -9,8 +9,8 @@
 
 namespace mlir::megakernel {
 
-/// What the planner needs to know of a fused op.
-trainkernel::OpModel modelOf(FusedOp op);
+/// What the planner needs to know of a fused region.
+trainkernel::OpModel modelOf(Region &body);
 
 /// The numbers of rows for which each row of `after` reads nothing of `before` but the same row.
 llvm::SmallVector<int64_t, 2> sharedRowsOf(FusedOp before, FusedOp after);
@@ -20,7 +20,10 @@ llvm::SmallVector<int64_t, 2> sharedRowsOf(FusedOp before, FusedOp after);
 std::optional<std::string> sharedOperandOf(FusedOp op);
 
 /// The tile sizes of a plan, in the order that `megakernel.tile` wants them.
-SmallVector<int64_t> tileSizesOf(FusedOp op, const trainkernel::OpPlan &plan);
+SmallVector<int64_t> tileSizesOf(Region &body, const trainkernel::OpPlan &plan);
+
+/// The plan whose tile sizes are these, without a cost.
+trainkernel::OpPlan planOf(Region &body, const trainkernel::OpModel &model, ArrayRef<int64_t> sizes);
 
 } // namespace mlir::megakernel
 

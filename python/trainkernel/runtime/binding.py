@@ -83,13 +83,11 @@ class Binder:
         Raises:
             ArgumentError: the structure differs from the compiled one.
         """
-        leaves: list[Any] = []
         try:
-            self._flatten(args, leaves)
+            return self._flatten(args)
         except Exception:
             # The fast walk fails in any way it likes; this one decides.
             return self._flatten_strictly(args)
-        return leaves
 
     def _flatten_strictly(self, args: tuple[Any, ...]) -> list[Any]:
         names, children = self._manifest.parameters, self._manifest.in_tree.children

@@ -10,6 +10,7 @@ from typing import Any
 
 from trainkernel.errors import DeviceError
 from trainkernel.manifest import KernelSpec
+from trainkernel.runtime.native import LaunchFunctions
 
 
 @dataclass
@@ -24,6 +25,8 @@ class FakeDriver:
         launches: stream, pointers and workspace of each launch.
         memory: size of each live allocation by its address.
         calls: the names of other calls, in order.
+        native_launches: how many of the launches native code made.
+        current_context: the context that native code finds.
     """
 
     devices: int = 2
@@ -44,7 +47,11 @@ class FakeDriver:
     retained: int = 0
     current: int | None = None
     fail_launch: bool = False
+    native_launches: int = 0
+    current_context: int = 100
     _next: int = 0x10000
+    _configs: list[Any] = field(default_factory=list)
+    _callbacks: list[Any] = field(default_factory=list)
 
     def device_count(self) -> int:
         return self.devices
@@ -106,8 +113,37 @@ class FakeDriver:
     def make_config(self, kernel: KernelSpec, stream: int) -> Any:
         return (kernel, stream)
 
-    def function_handle(self, function: int) -> Any:
-        return function
+    def config_address(self, config: Any) -> int:
+        self._configs.append(config)
+        return len(self._configs)
+
+    def launch_functions(self, function: int, context: int) -> LaunchFunctions:
+        if not self._callbacks:
+            number, word = ctypes.c_int, ctypes.c_void_p
+            launch_kernel = ctypes.CFUNCTYPE(number, word, word, word, word)(self._native_launch)
+            is_capturing = ctypes.CFUNCTYPE(number, word, word)(self._native_capturing)
+            current_context = ctypes.CFUNCTYPE(number, word)(self._native_current)
+            self._callbacks = [launch_kernel, is_capturing, current_context]
+        launch, capturing, current = (ctypes.cast(callback, ctypes.c_void_p).value or 0 for callback in self._callbacks)
+        return LaunchFunctions(launch, capturing, current, function, context)
+
+    def _native_launch(self, config: int, function: int, params: int, extra: int) -> int:
+        if self.fail_launch:
+            return 719
+        self.native_launches += 1
+        self.launch(self._configs[config - 1], function, params)
+        return 0
+
+    def _native_capturing(self, stream: int | None, status: int) -> int:
+        ctypes.c_int.from_address(status).value = 1 if self.captures.get(stream or 0) else 0
+        return 0
+
+    def _native_current(self, context: int) -> int:
+        ctypes.c_uint64.from_address(context).value = self.current_context
+        return 0
+
+    def error(self, name: str, status: int) -> DeviceError:
+        return DeviceError(f"{name} failed: {status}")
 
     def launch(self, config: Any, function: Any, params: int) -> None:
         if self.fail_launch:

@@ -49,10 +49,11 @@ class Binder:
         self._manifest = manifest
         self._device = device
         self._alignment = alignment
-        self._types: NamedTupleTypes = {**(types or {})}
-        self._flatten = compile_flatten(manifest.in_tree, self._types)
+        #: The namedtuple types met so far.
+        self.types: NamedTupleTypes = {**(types or {})}
+        self._flatten = compile_flatten(manifest.in_tree, self.types)
         #: Builds the step's result from its tensors.
-        self.build = compile_build(manifest.out_tree, self._types)
+        self.build = compile_build(manifest.out_tree, self.types)
         self._plans_by_type: dict[type, Plan] = {}
         self._plans: dict[str, Plan] = {}
 
@@ -96,7 +97,7 @@ class Binder:
             raise ArgumentError(f"{self._manifest.name} got {len(args)} arguments", expected=expected)
         leaves: list[Any] = []
         for name, child, arg in zip(names, children, args, strict=True):
-            leaves += child.flatten_like(arg, f"argument {name}", self._types)
+            leaves += child.flatten_like(arg, f"argument {name}", self.types)
         return leaves
 
     def plan(self, leaves: Sequence[Any], args: tuple[Any, ...]) -> Plan:

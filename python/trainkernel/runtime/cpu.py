@@ -20,6 +20,7 @@ from trainkernel.runtime import elf
 from trainkernel.runtime.artifact import Artifact
 from trainkernel.runtime.cpu_features import check_host, choose_workers
 from trainkernel.runtime.frameworks.base import Framework
+from trainkernel.runtime.native import NativeCall
 from trainkernel.runtime.tensors import Device
 
 _POOL_LIBRARY = "libtrainkernel_cpu.so"
@@ -156,6 +157,14 @@ class CpuBackend:
         if error:
             hint = "set TRAINKERNEL_NUM_THREADS to fewer threads"
             raise DeviceError(f"cannot start {self.num_workers} threads: {os.strerror(error)}", hint=hint)
+
+    def attach(self, native: NativeCall) -> bool:
+        """False: the launch takes so long that Python may make it."""
+        return False
+
+    def launch_error(self, status: int) -> DeviceError:
+        """Never called."""
+        return DeviceError(f"the launch failed: {os.strerror(status)}")
 
     def finish(self, stream: int | None) -> None:
         """Nothing to wait for."""

@@ -14,6 +14,7 @@ from trainkernel.manifest import CudaTarget, KernelSpec
 from trainkernel.runtime.artifact import Artifact
 from trainkernel.runtime.driver import Driver, get_driver
 from trainkernel.runtime.frameworks.base import Framework
+from trainkernel.runtime.native import NativeCall
 from trainkernel.runtime.tensors import Device
 
 _LEGACY_STREAM = 1
@@ -27,10 +28,12 @@ class _Lane:
     """What launches on one stream need, or those that one capture records on one stream.
 
     Attributes:
+        stream: its handle.
         config: the launch configuration, which holds the stream.
         workspace: address of the workspace; used by one launch at a time, since a stream orders its launches.
     """
 
+    stream: int
     config: Any
     workspace: int
 
@@ -64,6 +67,7 @@ class CudaBackend:
         _check_kernel_limits(self._kernel, driver, index)
         self._lock = threading.Lock()
         self._lanes: dict[tuple[int, int], _Lane] = {}
+        self._native: NativeCall | None = None
         self._spare: list[int] = []
         self._allocations: list[int] = []
         self._pack_parameters(len(artifact.manifest.inputs) + len(artifact.manifest.outputs))
@@ -95,7 +99,7 @@ class CudaBackend:
             ) from error
         driver.set_limits(function, kernel.shared_bytes, big_cluster=math.prod(kernel.cluster) > _PORTABLE_CLUSTER)
         _check_residency(kernel, driver, function, self.device.index)
-        self._function = driver.function_handle(function)
+        self._function = function
         # The first stream's workspace is made here, so that too little memory shows now and not in the training loop.
         self._spare.append(self._make_workspace())
 
@@ -142,8 +146,31 @@ class CudaBackend:
 
     def _make_lane(self, key: tuple[int, int], handle: int) -> _Lane:
         workspace = self._spare.pop() if self._spare else self._make_workspace()
-        lane = self._lanes[key] = _Lane(self._driver.make_config(self._kernel, handle), workspace)
+        lane = self._lanes[key] = _Lane(handle, self._driver.make_config(self._kernel, handle), workspace)
+        self._show_lane(key, lane)
         return lane
+
+    def _show_lane(self, key: tuple[int, int], lane: _Lane) -> None:
+        # Python alone knows about captures, and which stream the per-thread default stream is.
+        stream, capture = key
+        if self._native is not None and not capture and lane.stream != _PER_THREAD_STREAM:
+            self._native.add_lane(stream, self._driver.config_address(lane.config), lane.workspace)
+
+    def attach(self, native: NativeCall) -> bool:
+        """Let native code launch on the streams of this step; returns whether the driver allows it."""
+        functions = self._driver.launch_functions(self._function, self._context)
+        if functions is None:
+            return False
+        with self._lock:
+            self._native = native
+            native.launch_on(functions if self._module is not None else None)
+            for key, lane in self._lanes.items():
+                self._show_lane(key, lane)
+        return True
+
+    def launch_error(self, status: int) -> DeviceError:
+        """The error of a native launch."""
+        return self._driver.error("cuLaunchKernelEx", status)
 
     def finish(self, stream: int | None) -> None:
         """Wait for a stream, unless it is being captured."""
@@ -155,6 +182,8 @@ class CudaBackend:
         """Unload the code and free the workspaces, when the work on the device is done."""
         with self._lock:
             module, self._module = self._module, None
+            if self._native is not None:
+                self._native.launch_on(None)
             if not self._context:
                 return
             with self._driver.context(self._context):

@@ -14,30 +14,19 @@ from trainkernel.pytree import NamedTupleTypes
 from trainkernel.report import Report, make_report
 from trainkernel.runtime.artifact import Artifact
 from trainkernel.runtime.binding import Binder, Plan
-from trainkernel.runtime.frameworks.base import Framework
+from trainkernel.runtime.fast_call import NOT_FAST, FastCalls, Launcher
 from trainkernel.runtime.tensors import Device, check_overlap, disjoint
 
 _HERE = nullcontext()
 
 
-class Backend(Protocol):
+class Backend(Launcher, Protocol):
     """Where a step runs.
 
     Attributes:
         device: the device.
         alignment: that tensors must have there in bytes, beyond that of their elements.
     """
-
-    device: Device
-    alignment: int
-
-    def stream(self, explicit: Any, home: Framework) -> int | None:
-        """The handle of the stream to launch on; None on the CPU."""
-        ...
-
-    def launch(self, pointers: Sequence[int], stream: int | None) -> None:
-        """Launch the kernel on the pointers of all inputs and outputs."""
-        ...
 
     def finish(self, stream: int | None) -> None:
         """Wait for the launches on a stream, unless it is being captured."""
@@ -72,6 +61,7 @@ class LoadedStep:
         self._path, self._file_bytes = artifact.path, len(artifact.data)
         self._backend = backend
         self._binder = Binder(self.manifest, backend.device, backend.alignment, types)
+        self._fast = FastCalls(self.manifest, backend, self._binder.types)
         self._updates = tuple(spec.updates for spec in self.manifest.outputs)
         self._sizes = tuple(spec.nbytes for spec in self.manifest.inputs)
         self._donated = frozenset(index for index in self._updates if index is not None)
@@ -117,9 +107,17 @@ class LoadedStep:
             ArgumentError: an argument does not fit; nothing was launched.
             DeviceError: the launch failed.
         """
-        binder, backend = self._binder, self._backend
         if named:
-            args = binder.positional(args, named)
+            args = self._binder.positional(args, named)
+        if stream is None and (donate is True or donate is False):
+            result = self._fast.donating(args) if donate else self._fast.functional(args)
+            if result is not NOT_FAST:
+                return result
+        return self._call_checked(args, donate, stream)
+
+    def _call_checked(self, args: tuple[Any, ...], donate: object, stream: Any) -> Any:
+        """The long way of a call, which words every error."""
+        binder, backend = self._binder, self._backend
         if donate is not False:
             self._check_donate(donate)
         leaves = binder.leaves(args)
@@ -133,7 +131,7 @@ class LoadedStep:
         # Outputs belong to the stream that writes them, which may not be the one that the framework allocates for.
         foreign = stream is not None and handle != plan.home.current_stream(self.device.index)
         with plan.home.on_stream(handle or 0, self.device.index) if foreign else _HERE:
-            results = self._make_outputs(plan, leaves, pointers, donate)
+            results = self._make_outputs(plan, leaves, pointers, donate is True)
         if not all(pointers):
             binder.check_memory(pointers)
         backend.launch(pointers, handle)
@@ -142,6 +140,8 @@ class LoadedStep:
             backend.finish(handle)
         if donate:
             plan.home.mark_written([leaves[index] for index in self._donated])
+        if not owners:
+            self._fast.learn(leaves, results, pointers, plan.home)
         return binder.build(results)
 
     def _check_donate(self, donate: object) -> None:
@@ -169,7 +169,13 @@ class LoadedStep:
 
     def donate(self, *args: Any, stream: Any = None, **named: Any) -> Any:
         """Run one step and update the state in place: ``step(*args, donate=True)``."""
-        return self(*args, donate=True, stream=stream, **named)
+        if named:
+            args = self._binder.positional(args, named)
+        if stream is None:
+            result = self._fast.donating(args)
+            if result is not NOT_FAST:
+                return result
+        return self._call_checked(args, True, stream)
 
     def close(self) -> None:
         """Unload the code and free the workspaces. No launch, and no captured graph, may be in use any more."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from trainkernel.pytree import NamedTupleTypes, TreeSpec
@@ -34,13 +35,22 @@ class Source:
 
     def __init__(self, types: NamedTupleTypes) -> None:
         self._lines: list[str] = []
+        self._indent = "    "
         self._scope: dict[str, Any] = {"Mismatch": Mismatch, "OrderedDict": OrderedDict, "type_named": types.get}
         self._types = types
         self._count = 0
 
     def emit(self, line: str) -> None:
         """Add a line of the function's body."""
-        self._lines.append(line)
+        self._lines.append(f"{self._indent}{line}\n")
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """Indent what is emitted meanwhile, under a line such as "try:"."""
+        self.emit(head)
+        self._indent += "    "
+        yield
+        self._indent = self._indent[4:]
 
     def variable(self) -> str:
         """A fresh name."""
@@ -79,9 +89,7 @@ class Source:
             self._require(f"type({tree}) is {self._sequence_type(spec)}")
             self.emit(f"[{', '.join(children)}] = {tree}")
         return [
-            leaf
-            for child, name in zip(spec.children, children, strict=True)
-            for leaf in self.take_apart(child, name)
+            leaf for child, name in zip(spec.children, children, strict=True) for leaf in self.take_apart(child, name)
         ]
 
     def _require(self, condition: str) -> None:
@@ -114,8 +122,8 @@ class Source:
 
     def compile(self, parameters: str) -> Callable[..., Any]:
         """The function of these parameters."""
-        body = "".join(f"    {line}\n" for line in self._lines)
-        exec(compile(f"def generated({parameters}):\n{body}", f"<{__name__}>", "exec"), self._scope)
+        text = f"def generated({parameters}):\n{''.join(self._lines)}"
+        exec(compile(text, f"<{__name__}>", "exec"), self._scope)
         found: Callable[..., Any] = self._scope["generated"]
         return found
 

@@ -39,14 +39,15 @@ constexpr int kFastCall = 0x80;
 
 TK_PYTHON PyObject *PyObject_Type(PyObject *);
 TK_PYTHON PyObject *PyObject_Vectorcall(PyObject *, PyObject *const *, size_t, PyObject *);
+TK_PYTHON void Py_IncRef(PyObject *);
 TK_PYTHON void Py_DecRef(PyObject *);
+TK_PYTHON PyObject *PyBool_FromLong(long);
 TK_PYTHON intptr_t PyList_Size(PyObject *);
 TK_PYTHON PyObject *PyList_GetItem(PyObject *, intptr_t);
 TK_PYTHON PyObject *PyList_New(intptr_t);
 TK_PYTHON int PyList_SetItem(PyObject *, intptr_t, PyObject *);
 TK_PYTHON PyObject *PyLong_FromLong(long);
 TK_PYTHON PyObject *PyLong_FromUnsignedLongLong(unsigned long long);
-TK_PYTHON long PyLong_AsLong(PyObject *);
 TK_PYTHON void PyErr_Clear();
 TK_PYTHON PyObject *PyCapsule_New(void *, const char *, void (*)(PyObject *));
 TK_PYTHON void *PyCapsule_GetPointer(PyObject *, const char *);
@@ -315,15 +316,43 @@ PyObject *callLaunch(PyObject *self, PyObject *const *args, intptr_t count) {
   return PyLong_FromLong(launch(step, values));
 }
 
+/// Inputs that should lie where they lay.
+struct Watch {
+  PyObject *step;
+  std::vector<std::pair<int64_t, uint64_t>> places; // Which input, and its address.
+};
+
+/// watch(tensors): whether all are as they were.
+PyObject *callWatch(PyObject *self, PyObject *const *args, intptr_t count) {
+  const Watch &watch = *static_cast<Watch *>(PyCapsule_GetPointer(self, nullptr));
+  const StepCall &step = stepOf(watch.step);
+  bool same = count == 1 && PyList_Size(args[0]) == static_cast<intptr_t>(watch.places.size());
+  for (size_t i = 0; same && i < watch.places.size(); ++i) {
+    uint64_t address = 0;
+    auto [input, wanted] = watch.places[i];
+    same = readTensor(step, step.tensors[input], PyList_GetItem(args[0], i), address) && address == wanted;
+  }
+  return PyBool_FromLong(same);
+}
+
 PyMethodDef readMethod = {"read", callRead, kFastCall, "addresses of the tensors of a call"};
 PyMethodDef launchMethod = {"launch", callLaunch, kFastCall, "check the tensors of a call and launch"};
 
+PyMethodDef watchMethod = {"watch", callWatch, kFastCall, "whether tensors lie where they lay"};
+
 void destroy(PyObject *capsule) { delete static_cast<StepCall *>(PyCapsule_GetPointer(capsule, nullptr)); }
 
+void destroyWatch(PyObject *capsule) {
+  auto *watch = static_cast<Watch *>(PyCapsule_GetPointer(capsule, nullptr));
+  Py_DecRef(watch->step);
+  delete watch;
+}
+
 bool hasPython() {
-  return PyObject_Type && PyObject_Vectorcall && Py_DecRef && PyList_Size && PyList_GetItem && PyList_New &&
-         PyList_SetItem && PyLong_FromLong && PyLong_FromUnsignedLongLong && PyErr_Clear && PyCapsule_New &&
-         PyCapsule_GetPointer && PyCFunction_NewEx && PyEval_SaveThread && PyEval_RestoreThread;
+  return PyObject_Type && PyObject_Vectorcall && Py_IncRef && Py_DecRef && PyBool_FromLong && PyList_Size &&
+         PyList_GetItem && PyList_New && PyList_SetItem && PyLong_FromLong && PyLong_FromUnsignedLongLong &&
+         PyErr_Clear && PyCapsule_New && PyCapsule_GetPointer && PyCFunction_NewEx && PyEval_SaveThread &&
+         PyEval_RestoreThread;
 }
 
 } // namespace
@@ -378,4 +407,16 @@ TK_EXPORT void tk_call_add_lane(PyObject *self, void *stream, const void *config
 /// The function `read` (0) or `launch` (1) of a step.
 TK_EXPORT PyObject *tk_call_function(PyObject *self, int32_t which) {
   return PyCFunction_NewEx(which ? &launchMethod : &readMethod, self, nullptr);
+}
+
+/// A function that watches inputs, given which they are and where they lie.
+TK_EXPORT PyObject *tk_call_watch(PyObject *self, const int64_t *inputs, const uint64_t *addresses, int64_t count) {
+  auto *watch = new Watch{self, {}};
+  for (int64_t i = 0; i < count; ++i)
+    watch->places.emplace_back(inputs[i], addresses[i]);
+  Py_IncRef(self);
+  PyObject *capsule = PyCapsule_New(watch, nullptr, destroyWatch);
+  PyObject *function = PyCFunction_NewEx(&watchMethod, capsule, nullptr);
+  Py_DecRef(capsule);
+  return function;
 }

@@ -26,6 +26,9 @@ class FakeDriver:
         memory: size of each live allocation by its address.
         calls: the names of other calls, in order.
         native_launches: how many of the launches native code made.
+        graph_launches: the streams of the launches of graphs.
+        graphs: the launches of each live graph, recorded or launchable.
+        streams: those that were made and not destroyed.
         current_context: the context that native code finds.
     """
 
@@ -49,6 +52,11 @@ class FakeDriver:
     fail_launch: bool = False
     native_launches: int = 0
     current_context: int = 100
+    fail_graph: bool = False
+    graph_launches: list[int] = field(default_factory=list)
+    graphs: dict[int, list[tuple[int, list[int], int]]] = field(default_factory=dict)
+    streams: set[int] = field(default_factory=set)
+    _recorded_from: dict[int, int] = field(default_factory=dict)
     _next: int = 0x10000
     _configs: list[Any] = field(default_factory=list)
     _callbacks: list[Any] = field(default_factory=list)
@@ -173,6 +181,53 @@ class FakeDriver:
 
     def capture(self, stream: int) -> int:
         return self.captures.get(stream, 0)
+
+    @contextmanager
+    def relaxed_capture(self) -> Iterator[None]:
+        yield
+
+    def create_stream(self) -> int:
+        self._next += 256
+        self.streams.add(self._next)
+        return self._next
+
+    def destroy_stream(self, stream: int) -> None:
+        self.streams.remove(stream)
+
+    def begin_capture(self, stream: int) -> None:
+        assert stream in self.streams and stream not in self.captures
+        self._next += 256
+        self.captures[stream] = self._next
+        self._recorded_from[stream] = len(self.launches)
+
+    def end_capture(self, stream: int) -> int:
+        del self.captures[stream]
+        start = self._recorded_from.pop(stream)
+        self._next += 256
+        # What was launched meanwhile is recorded, and not run.
+        self.graphs[self._next], self.launches[start:] = self.launches[start:], []
+        return self._next
+
+    def instantiate_graph(self, graph: int) -> int:
+        if self.fail_graph:
+            raise DeviceError("cuGraphInstantiate failed")
+        self._next += 256
+        self.graphs[self._next] = self.graphs[graph]
+        return self._next
+
+    def upload_graph(self, graph: int, stream: int) -> None:
+        assert graph in self.graphs and stream in self.streams
+
+    def launch_graph(self, graph: int, stream: int) -> None:
+        if self.fail_launch:
+            raise DeviceError("cuGraphLaunch failed")
+        self.graph_launches.append(stream)
+        self.launches += [(stream, pointers, workspace) for _, pointers, workspace in self.graphs[graph]]
+
+    def destroy_graph(self, graph: int) -> None:
+        del self.graphs[graph]
+
+    destroy_graph_exec = destroy_graph
 
     def stream_id(self, stream: int) -> int:
         return 1000 + stream

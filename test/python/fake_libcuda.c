@@ -10,12 +10,16 @@ typedef void *P;
 
 static __thread P current;
 static uint64_t launches, last_stream, last_params[256];
+static uint64_t launched_graph, destroyed_exec;
+static int captured_mode = -1;
 static int capturing, fail_launch, last_count = 5;
-static char last_config[64];
 
 uint64_t fake_launches(void) { return launches; }
 uint64_t fake_stream(void) { return last_stream; }
 uint64_t fake_param(int i) { return last_params[i]; }
+uint64_t fake_graph(void) { return launched_graph; }
+uint64_t fake_destroyed(void) { return destroyed_exec; }
+int fake_mode(void) { return captured_mode; }
 void fake_count(int count) { last_count = count; }
 void fake_capture(int on) { capturing = on; }
 void fake_fail(int status) { fail_launch = status; }
@@ -69,6 +73,18 @@ R cuStreamGetCaptureInfo_v2(P stream, int *status, uint64_t *id, P *graph, const
 R cuStreamGetCaptureInfo_v3(P stream, int *status, uint64_t *id, P *graph, const P **deps, const P **edges, size_t *count) {
   if (edges) *edges = 0;
   return cuStreamGetCaptureInfo_v2(stream, status, id, graph, deps, count);
+}
+R cuStreamBeginCapture_v2(P stream, int mode) { capturing = 1; captured_mode = mode; return 0; }
+R cuStreamEndCapture(P stream, P *graph) { capturing = 0; *graph = (P)21; return 0; }
+R cuGraphInstantiateWithFlags(P *exec, P graph, uint64_t flags) { *exec = (P)22; return graph != (P)21; }
+R cuGraphUpload(P exec, P stream) { return exec != (P)22; }
+R cuGraphDestroy(P graph) { return graph != (P)21; }
+R cuGraphExecDestroy(P exec) { destroyed_exec = (uint64_t)exec; return 0; }
+R cuGraphLaunch(P exec, P stream) {
+  if (fail_launch) return fail_launch;
+  launched_graph = (uint64_t)exec;
+  last_stream = (uint64_t)stream;
+  return 0;
 }
 R cuGetErrorName(int status, const char **text) { *text = "CUDA_ERROR_FAKE"; return 0; }
 R cuGetErrorString(int status, const char **text) { *text = "as asked for"; return 0; }

@@ -112,7 +112,38 @@ else:
     raise AssertionError
 """
 
-PROGRAMS = {"launch": LAUNCH, "capture": CAPTURE, "failure": FAILURE, "context": CONTEXT, "native": NATIVE}
+GRAPH = """
+fake.fake_graph.restype = fake.fake_destroyed.restype = ctypes.c_uint64
+program = step.capture(state, x, 3, steps=3)
+assert fake.fake_launches() == 3 and fake.fake_mode() == 1, "thread-local"
+assert fake.fake_graph() == 0, "captured, not run"
+program()
+assert fake.fake_launches() == 3 and fake.fake_graph() == 22 and fake.fake_stream() == 0
+program.replay(stream=48)
+assert fake.fake_stream() == 48
+fake.fake_capture(1)
+program.replay(stream=48)
+assert fake.fake_launches() == 6 and fake.fake_stream() == 48
+fake.fake_capture(0)
+fake.fake_fail(719)
+try:
+    program()
+except DeviceError as error:
+    assert str(error) == "cuGraphLaunch failed: CUDA_ERROR_FAKE (as asked for)", error
+else:
+    raise AssertionError
+program.close()
+assert fake.fake_destroyed() == 22
+"""
+
+PROGRAMS = {
+    "graph": GRAPH,
+    "launch": LAUNCH,
+    "capture": CAPTURE,
+    "failure": FAILURE,
+    "context": CONTEXT,
+    "native": NATIVE,
+}
 
 
 @pytest.fixture(scope="module")

@@ -166,6 +166,10 @@ class CpuBackend:
         """Never called."""
         return DeviceError(f"the launch failed: {os.strerror(status)}")
 
+    def record(self, launches: Sequence[Sequence[int]], stream: int | None) -> CpuRecording:
+        """Prepare launches; see :class:`~trainkernel.runtime.step.Backend`."""
+        return CpuRecording(self, launches)
+
     def finish(self, stream: int | None) -> None:
         """Nothing to wait for."""
 
@@ -175,6 +179,29 @@ class CpuBackend:
             if self._unload.alive:
                 self._workspace = _zeros(1)
                 self._unload()
+
+
+class CpuRecording:
+    """Launches on recorded addresses; see :class:`~trainkernel.runtime.program.Recording`.
+
+    Args:
+        backend: launches.
+        launches: the addresses of each.
+    """
+
+    def __init__(self, backend: CpuBackend, launches: Sequence[Sequence[int]]) -> None:
+        self._backend = backend
+        self._launches = [tuple(pointers) for pointers in launches]
+        self._lock = threading.Lock()
+
+    def replay(self, stream: int | None) -> None:
+        """Make all launches, and wait for them. Replays of one program wait for each other."""
+        with self._lock:
+            for pointers in self._launches:
+                self._backend.launch(pointers, stream)
+
+    def close(self) -> None:
+        """Nothing is held but the step."""
 
 
 _backends: weakref.WeakSet[CpuBackend] = weakref.WeakSet()

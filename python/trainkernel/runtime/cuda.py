@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import threading
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from trainkernel.errors import ArgumentError, ArtifactError, DeviceError
 from trainkernel.manifest import CudaTarget, KernelSpec
 from trainkernel.runtime.artifact import Artifact
+from trainkernel.runtime.cuda_graph import CudaRecording
 from trainkernel.runtime.driver import Driver, get_driver
 from trainkernel.runtime.frameworks.base import Framework
 from trainkernel.runtime.native import NativeCall
@@ -65,11 +67,14 @@ class CudaBackend:
         self.device = Device("cuda", index)
         _check_architecture(target, driver, index)
         _check_kernel_limits(self._kernel, driver, index)
-        self._lock = threading.Lock()
+        # A program may be collected, and give its workspace back, at any line of ours that allocates.
+        self._lock = threading.RLock()
         self._lanes: dict[tuple[int, int], _Lane] = {}
         self._native: NativeCall | None = None
         self._spare: list[int] = []
-        self._allocations: list[int] = []
+        # What was allocated, by the address that is used of it.
+        self._allocations: dict[int, int] = {}
+        self._recordings: weakref.WeakSet[CudaRecording] = weakref.WeakSet()
         self._pack_parameters(len(artifact.manifest.inputs) + len(artifact.manifest.outputs))
         self._context = driver.retain_context(index)
         self._module: int | None = None
@@ -107,8 +112,9 @@ class CudaBackend:
         # cuMemAlloc aligns to 256 bytes; a manifest may ask for more.
         size, align = self._kernel.workspace_bytes, self._kernel.workspace_align
         pointer = self._driver.allocate_zeroed(max(size, 1) + (align if align > 256 else 0))
-        self._allocations.append(pointer)
-        return pointer + (-pointer % align)
+        start = pointer + (-pointer % align)
+        self._allocations[start] = pointer
+        return start
 
     def stream(self, explicit: Any, home: Framework) -> int:
         """The handle of the stream to launch on; 0 is the legacy default stream.
@@ -172,6 +178,36 @@ class CudaBackend:
         """The error of a native launch."""
         return self._driver.error("cuLaunchKernelEx", status)
 
+    def record(self, launches: Sequence[Sequence[int]], stream: int | None) -> CudaRecording:
+        """Record launches as a CUDA graph; see :class:`~trainkernel.runtime.step.Backend`.
+
+        Raises:
+            ArgumentError: the caller's stream is being captured, or the step is closed.
+            DeviceError: the device has no graph, or no memory for its workspace.
+        """
+        driver = self._driver
+        if self._module is None:
+            raise ArgumentError("the step is closed", expected="a loaded one")
+        with driver.context(self._context):
+            if driver.capture(stream or 0):
+                hint = "capture the program before, and replay it while the stream is being captured"
+                raise ArgumentError("the current stream is being captured", expected="one that is not", hint=hint)
+        made = CudaRecording(driver, self._context, self.launch, launches, self._take_lane, self._free_workspace)
+        self._recordings.add(made)
+        return made
+
+    def _take_lane(self, stream: int, capture: int) -> int | None:
+        with self._lock:
+            lane = self._lanes.pop((stream, capture), None)
+            return None if lane is None else lane.workspace
+
+    def _free_workspace(self, workspace: int) -> None:
+        with self._lock:
+            pointer = self._allocations.pop(workspace, None)
+            if pointer is not None:
+                with self._driver.relaxed_capture():
+                    self._driver.free(pointer)  # Waits for the work on the device.
+
     def finish(self, stream: int | None) -> None:
         """Wait for a stream, unless it is being captured."""
         with self._driver.context(self._context):
@@ -180,6 +216,8 @@ class CudaBackend:
 
     def close(self) -> None:
         """Unload the code and free the workspaces, when the work on the device is done."""
+        for recording in list(self._recordings):
+            recording.close()
         with self._lock:
             module, self._module = self._module, None
             if self._native is not None:
@@ -188,7 +226,7 @@ class CudaBackend:
                 return
             with self._driver.context(self._context):
                 while self._allocations:
-                    self._driver.free(self._allocations.pop())  # Waits for the work on the device.
+                    self._driver.free(self._allocations.popitem()[1])  # Waits for the work on the device.
                 if module is not None:
                     self._driver.unload_module(module)
             self._context = 0

@@ -7,7 +7,7 @@ from typing import Any
 
 #: Of CUDA 12.0, before which there were no clusters.
 _VERSION = 12000
-_NAMES = ("cuLaunchKernelEx", "cuStreamIsCapturing", "cuCtxGetCurrent")
+_NAMES = ("cuLaunchKernelEx", "cuStreamIsCapturing", "cuCtxGetCurrent", "cuGraphLaunch")
 
 
 class DirectFunctions:
@@ -17,16 +17,18 @@ class DirectFunctions:
         bindings: the module ``cuda.bindings.driver``, initialised.
 
     Attributes:
+        launch, launch_graph: cuLaunchKernelEx and cuGraphLaunch, on plain integers.
         addresses: of cuLaunchKernelEx, cuStreamIsCapturing and cuCtxGetCurrent.
     """
 
     def __init__(self, bindings: Any) -> None:
-        launch, is_capturing, current = (_address(bindings, name) for name in _NAMES)
+        launch, is_capturing, current, launch_graph = (_address(bindings, name) for name in _NAMES)
         self.addresses = (launch, is_capturing, current)
         # Plain integers: each conversion to a class of ctypes would cost as much as the call.
         number, word = ctypes.c_int, ctypes.c_void_p
         # The GIL is let go: a full queue makes the launch wait.
         self.launch = ctypes.CFUNCTYPE(number, word, word, word, word)(launch)
+        self.launch_graph = ctypes.CFUNCTYPE(number, word, word)(launch_graph)
         #: Those that never wait keep it.
         self._is_capturing = ctypes.PYFUNCTYPE(number, word, word)(is_capturing)
         self._current = ctypes.PYFUNCTYPE(number, word)(current)

@@ -14,12 +14,13 @@ from typing import Any
 from trainkernel.errors import DeviceError
 from trainkernel.manifest import KernelSpec
 from trainkernel.runtime.direct import DirectFunctions
+from trainkernel.runtime.driver_graphs import GraphFunctions
 from trainkernel.runtime.native import LaunchFunctions
 
 _HERE = nullcontext()
 
 
-class Driver:
+class Driver(GraphFunctions):
     """A thin layer over ``cuda.bindings.driver``. Handles (contexts, modules, streams, addresses) are ints.
 
     Raises:
@@ -215,20 +216,26 @@ class Driver:
 
     def allocate_zeroed(self, size: int) -> int:
         """Zero-filled device memory, ready for use on any stream. Allowed while a stream is being captured."""
-        mode = self._cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-        before = self._call("cuThreadExchangeStreamCaptureMode", mode)
-        try:
+        with self.relaxed_capture():
             # A stream of our own: the legacy default stream must not be touched during a capture.
-            stream = self._call("cuStreamCreate", int(self._cu.CUstream_flags.CU_STREAM_NON_BLOCKING))
+            stream = self.create_stream()
             try:
                 pointer = self.allocate(size)
                 self._call("cuMemsetD8Async", pointer, 0, size, stream)
                 self._call("cuStreamSynchronize", stream)
             finally:
-                self._call("cuStreamDestroy", stream)
+                self.destroy_stream(stream)
+        return pointer
+
+    @contextmanager
+    def relaxed_capture(self) -> Iterator[None]:
+        """Allow this thread what would end a capture that is under way, since the capture does not depend on it."""
+        mode = self._cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+        before = self._call("cuThreadExchangeStreamCaptureMode", mode)
+        try:
+            yield
         finally:
             self._call("cuThreadExchangeStreamCaptureMode", before)
-        return pointer
 
     def copy_to_device(self, pointer: int, host: int, size: int) -> None:
         """Copy bytes from host memory, and wait."""

@@ -7,6 +7,7 @@ wherever something differs; then the long way decides. What it accepts, that way
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from trainkernel.errors import DeviceError
@@ -100,6 +101,18 @@ class FastCalls:
         # Native code must see what Python saw, or nothing is left to it.
         if known and self._home is None and self._native.read(list(leaves), list(results), False) == list(addresses):
             self._take_over(self._native, home)
+
+    def watch(self, places: Sequence[tuple[int, Any, int]]) -> Callable[[], bool] | None:
+        """A function that tells whether tensors still fit and lie where they did, or None where native code cannot.
+
+        Args:
+            places: which of the inputs a tensor is, the tensor, its address.
+        """
+        if self._native is None or self._home is None:
+            return None
+        if not all(self._native.knows(index, type(tensor)) for index, tensor, _ in places):
+            return None
+        return partial(self._native.watch(places), [tensor for _, tensor, _ in places])
 
     def _take_over(self, native: NativeCall, home: Framework) -> None:
         self._home = home

@@ -70,6 +70,7 @@ def _declare(library: Any) -> None:
         "tk_call_set_cuda": (None, (obj, *[pointer] * 5)),
         "tk_call_add_lane": (None, (obj, pointer, pointer, u64)),
         "tk_call_function": (obj, (obj, i32)),
+        "tk_call_watch": (obj, (obj, pointer, pointer, i64)),
     }
     for name, (result, arguments) in signatures.items():
         function = getattr(library, name)
@@ -150,6 +151,25 @@ class NativeCall:
             self._borrowed.append((kind, exchange))
             self._types.add((index, kind))
         return True
+
+    def knows(self, index: int, kind: type) -> bool:
+        """Whether a type is accepted at a place."""
+        return (index, kind) in self._types
+
+    def watch(self, places: Sequence[tuple[int, Any, int]]) -> Callable[[list[Any]], bool]:
+        """A function of a list of tensors that tells whether each fits and has the address that it had.
+
+        Args:
+            places: for each tensor, which of the inputs it is, the tensor, its address.
+        """
+        count = len(places)
+        indices = (ctypes.c_int64 * count)(*(index for index, _, _ in places))
+        addresses = (ctypes.c_uint64 * count)(*(address for _, _, address in places))
+        watch = self._library.tk_call_watch
+        found: Callable[[list[Any]], bool] = watch(
+            self._step, ctypes.addressof(indices), ctypes.addressof(addresses), count
+        )
+        return found
 
     def launch_on(self, functions: LaunchFunctions | None) -> None:
         """Let :attr:`launch` launch; None ends that."""

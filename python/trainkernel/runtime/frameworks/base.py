@@ -25,10 +25,12 @@ class Framework(Protocol):
         name: of its module, or "generic".
         ordered: whether its memory is safe to use on :meth:`current_stream` without further waiting: it reuses memory
             in the order of that stream.
+        mutable: whether a tensor that the caller has may be written again.
     """
 
     name: str
     ordered: bool
+    mutable: bool
 
     def owns(self, leaf: Any) -> bool:
         """Whether the object is a tensor of this framework."""
@@ -87,6 +89,7 @@ class FrameworkDefaults:
     """The parts that most frameworks share."""
 
     ordered = True
+    mutable = True
 
     def exchange(self, kind: type) -> Exchange | None:
         """None: Python reads the tensors."""

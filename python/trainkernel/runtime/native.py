@@ -49,9 +49,9 @@ def call_library() -> Any:
         library = ctypes.PyDLL(os.fspath(path))
         if library.tk_call_version() != _VERSION:
             return None
+        _declare(library)
     except (OSError, AttributeError):
         return None
-    _declare(library)
     return library
 
 

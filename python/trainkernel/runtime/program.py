@@ -111,8 +111,8 @@ class CapturedProgram:
     once and is ordered by the stream; where the stream is being captured, the steps become part of that larger graph.
     On the CPU it returns when the steps are done.
 
-    The program keeps the step, the captured tensors and the results. Keep it as long as its replays run, and the step
-    as long as a larger graph that replays it.
+    The program keeps the step, the captured tensors and the results. Keep it as long as a larger graph that replays it:
+    that graph has a workspace of its own, but works on the program's tensors.
 
     Attributes:
         inputs: the arguments of each batch: tuples of the very tensors to copy new values into.
@@ -162,7 +162,7 @@ class CapturedProgram:
         return self.replay(stream)
 
     def close(self) -> None:
-        """Free the program, when its replays are done. A larger graph that replays it is not affected."""
+        """Free the program, when its replays are done; its tensors stay as long as this object."""
         self._finalizer()
 
     def __enter__(self) -> CapturedProgram:

@@ -72,9 +72,10 @@ class LoadedStep:
 
     On the CPU a call returns when the step is done; calls of one step from several threads wait for each other, as do
     all steps of a process. On a GPU a call returns at once and is ordered by the current stream of the caller's
-    framework; it can be captured in a CUDA graph. Each stream, and each capture, has its own workspace, so that
-    launches on different streams may overlap. A captured graph uses the code and a workspace of the step: keep the step
-    as long as the graph. Two copies of one graph must not run at the same time.
+    framework; it can be captured in a CUDA graph, by the framework or with :meth:`capture`. Each stream, and each
+    capture, has its own workspace, so that launches on different streams may overlap. A captured graph uses the code
+    and a workspace of the step: keep the step as long as the graph. Two copies of one graph must not run at the same
+    time.
 
     Attributes:
         manifest: everything that is known of the step.

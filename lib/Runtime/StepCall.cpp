@@ -253,11 +253,11 @@ bool readAll(StepCall &step, PyObject *leaves, PyObject *fresh, bool donate, Par
   return next == made;
 }
 
-const Lane *findLane(const StepCall &step, void *stream) {
+bool findLane(const StepCall &step, void *stream, Lane &found) {
   for (const Lane &lane : step.lanes)
     if (lane.stream == stream)
-      return &lane;
-  return nullptr;
+      return found = lane, true;
+  return false;
 }
 
 /// The caller's current stream; the legacy default stream has two names.
@@ -276,18 +276,16 @@ long launch(const StepCall &step, Parameters &values) {
   void *stream = nullptr, *context = nullptr;
   if (!step.cuda.function || !currentStream(step, stream))
     return LaunchInPython;
-  const Lane *lane = findLane(step, stream);
+  Lane lane;
   int capturing = 0;
-  // Another thread may add lanes once the lock is released.
-  if (!lane || step.cuda.currentContext(&context) || context != step.cuda.context ||
+  if (!findLane(step, stream, lane) || step.cuda.currentContext(&context) || context != step.cuda.context ||
       step.cuda.isCapturing(stream, &capturing) || capturing)
     return LaunchInPython;
-  values[step.tensors.size()] = lane->workspace;
-  const void *config = lane->config;
+  values[step.tensors.size()] = lane.workspace;
   Cuda cuda = step.cuda;
-  // A full queue makes the driver wait.
+  // A full queue makes the driver wait. Meanwhile another thread may change the step.
   void *thread = PyEval_SaveThread();
-  int error = cuda.launch(config, cuda.function, values.pointers(), nullptr);
+  int error = cuda.launch(lane.config, cuda.function, values.pointers(), nullptr);
   PyEval_RestoreThread(thread);
   return error;
 }

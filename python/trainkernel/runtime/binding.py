@@ -183,9 +183,10 @@ class Binder:
             ArgumentError: one may not.
         """
         for index in donated:
+            leaf = leaves[index]
             # numpy arrays pass the fast check, which does not look at this flag; no other such framework has it.
-            flags = getattr(leaves[index], "flags", None)
-            if not getattr(flags, "writeable", True) or (index in owners and not owners[index].writable):
+            is_writable = leaf.flags.writeable if type(leaf).__module__ == "numpy" else True
+            if not is_writable or (index in owners and not owners[index].writable):
                 raise ArgumentError(
                     f"argument {self._manifest.inputs[index].name} is donated and read-only",
                     expected="a writable tensor",

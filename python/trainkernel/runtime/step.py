@@ -92,6 +92,8 @@ class LoadedStep:
         self._updates = tuple(spec.updates for spec in self.manifest.outputs)
         self._sizes = tuple(spec.nbytes for spec in self.manifest.inputs)
         self._donated = frozenset(index for index in self._updates if index is not None)
+        # Addresses of inputs that may be donated together, as the last donation showed.
+        self._apart: list[int] | None = None
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -172,8 +174,10 @@ class LoadedStep:
         pointers, owners = binder.pointers(plan, leaves, args, handle)
         if donate:
             binder.check_writable(leaves, self._donated, owners)
-            if not disjoint(pointers, self._sizes):
-                check_overlap(pointers, self.manifest.inputs, self._donated)
+            if pointers != self._apart:
+                if not disjoint(pointers, self._sizes):
+                    check_overlap(pointers, self.manifest.inputs, self._donated)
+                self._apart = pointers.copy()
         results = self._make_outputs(plan, leaves, pointers, donate)
         if not all(pointers):
             binder.check_memory(pointers)

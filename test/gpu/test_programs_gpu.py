@@ -38,7 +38,7 @@ def step(path: Path) -> LoadedStep:
 
 def batch(value: float) -> Any:
     """A batch of one value, each of which changes the state by half of it."""
-    return torch.full((N,), value, device="cuda:0")
+    return torch.full((N,), float(value), device="cuda:0")
 
 
 def start() -> Any:

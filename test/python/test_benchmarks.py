@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+from benchmarks.folder import copy_call_library, use_call_library
 from benchmarks.gates import worst_ratio
 
 RESULTS = sorted((Path(__file__).resolve().parents[2] / "benchmarks" / "results").glob("*.json"))
@@ -43,3 +45,16 @@ def test_recorded_ratios_are_those_of_the_recorded_errors(path: Path) -> None:
 def test_recorded_results_name_files_of_the_checkout_only(path: Path) -> None:
     """Results of several machines are compared; a path of one machine in them tells nobody anything."""
     assert not re.search(r"[\s\"](/[\w.-]+){2,}\.py", path.read_text())
+
+
+def test_the_builds_folder_brings_the_native_part_of_calls(
+    tmp_path: Path, call_path: Path, native: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy_call_library(tmp_path)
+    (copied,) = tmp_path.iterdir()
+    assert copied.read_bytes() == call_path.read_bytes()
+    use_call_library(tmp_path)
+    assert os.environ["TRAINKERNEL_CALL_LIBRARY"] == str(call_path), "what the user names comes first"
+    monkeypatch.delenv("TRAINKERNEL_CALL_LIBRARY")
+    use_call_library(tmp_path)
+    assert os.environ["TRAINKERNEL_CALL_LIBRARY"] == str(copied)

@@ -26,9 +26,7 @@ class TorchFramework(FrameworkDefaults):
     def __init__(self, torch: Any) -> None:
         self._torch = torch
         # The raw handle costs 0.1 us; building a Stream object 1.5 us.
-        # The public function takes one tensor, too, and asks for that.
-        public = torch.autograd.graph.increment_version
-        self._increment_version = getattr(torch._C, "_increment_version", public)
+        self._increment_version = torch.autograd.graph.increment_version
         self._raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 
     def owns(self, leaf: Any) -> bool:

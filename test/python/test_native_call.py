@@ -6,9 +6,11 @@ import gc
 import json
 import os
 import sys
+import sysconfig
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
@@ -21,6 +23,7 @@ from test_runtime_cuda import make_cubin
 from trainkernel.errors import ArgumentError, DeviceError, TrainKernelError
 from trainkernel.runtime import LoadedStep, frameworks, load
 from trainkernel.runtime.fast_call import NOT_FAST
+from trainkernel.runtime.native import call_library
 
 torch = pytest.importorskip("torch")
 
@@ -186,14 +189,33 @@ def test_no_tensor_is_kept_by_the_step(step: LoadedStep) -> None:
     assert [found() for found in watched] == [None] * 3
 
 
-def test_a_step_goes_with_its_native_part(step: LoadedStep, path: Path) -> None:
-    other = load(path)
-    other(*example())
-    assert is_native(other)
-    watched = ref(other._fast)
-    del other
+def test_a_step_goes_at_once_with_its_native_part(path: Path, native: None) -> None:
     gc.collect()
-    assert watched() is None
+    gc.disable()
+    try:
+        step: Any = load(path)
+        program: Any = step.capture(*example())
+        step.donate(*example())
+        assert is_native(step)
+        watched: list[ref[Any]] = [ref(held) for held in (step, step._fast, step._backend, program)]
+        del step
+        program()
+        assert watched[0]() is not None
+        del program
+        assert [found() for found in watched] == [None] * 4
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("lacking", ["gil", "cpython"])
+def test_other_pythons_have_no_native_part(native: None, monkeypatch: pytest.MonkeyPatch, lacking: str) -> None:
+    assert call_library() is not None
+    call_library.cache_clear()
+    if lacking == "gil":
+        monkeypatch.setattr(sysconfig, "get_config_var", lambda name: name == "Py_GIL_DISABLED")
+    else:
+        monkeypatch.setattr(sys, "implementation", SimpleNamespace(name="pypy"))
+    assert call_library() is None
 
 
 def test_threads_may_call_at_once(step: LoadedStep) -> None:

@@ -124,7 +124,8 @@ class Source:
         """The function of these parameters."""
         text = f"def generated({parameters}):\n{''.join(self._lines)}"
         exec(compile(text, f"<{__name__}>", "exec"), self._scope)
-        found: Callable[..., Any] = self._scope["generated"]
+        # Taken out, or the function would hold itself, and with it a step's code, until the next garbage collection.
+        found: Callable[..., Any] = self._scope.pop("generated")
         return found
 
 

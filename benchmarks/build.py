@@ -15,7 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.folder import BUILD_FILE, DEFAULT_FOLDER, profile_path, read_build, write_build
+from benchmarks.folder import (
+    BUILD_FILE,
+    DEFAULT_FOLDER,
+    copy_call_library,
+    profile_path,
+    read_build,
+    write_build,
+)
 from benchmarks.limits import OverTime, time_limit
 from benchmarks.steps.common import Case
 from benchmarks.suite import select
@@ -103,6 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cases = select(given.names)
     options = BuildOptions(given.output, given.arch, given.limit, not given.no_profiles)
     options.folder.mkdir(parents=True, exist_ok=True)
+    copy_call_library(options.folder)
     # Steps that were built before and are not named now stay.
     old = read_build(options.folder) if (options.folder / BUILD_FILE).is_file() else {}
     entries: dict[str, Any] = old["steps"] if old.get("arch") == options.arch else {}

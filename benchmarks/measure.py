@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.contestants import ALL_PEERS, check_peer
-from benchmarks.folder import DEFAULT_FOLDER, read_build
+from benchmarks.folder import DEFAULT_FOLDER, read_build, use_call_library
 from benchmarks.machine import describe_machine, gpu_state
 from benchmarks.report import chart, show_losses, show_record, show_table
 from benchmarks.suite import ALL, select
@@ -164,6 +164,7 @@ def _work(given: argparse.Namespace) -> int:
 
     from benchmarks.racing import RaceOptions, measure_case
 
+    use_call_library(given.build)
     torch.set_float32_matmul_precision("highest")
     options = RaceOptions(given.build, given.peers, given.rounds, given.peer_limit)
     with given.worker.open("a") as events:

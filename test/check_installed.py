@@ -17,9 +17,12 @@ for name in ("torch", "torch_mlir", "mlir"):
 import trainkernel
 from trainkernel.compiler.tools import find_tk_opt
 from trainkernel.runtime.cpu import pool_library
+from trainkernel.runtime.native import call_library
 assert trainkernel.__file__.startswith(sys.argv[1]), trainkernel.__file__
 assert find_tk_opt().startswith(sys.argv[1]), find_tk_opt()
 assert pool_library()._name.startswith(sys.argv[1]), pool_library()._name
+library = call_library()
+assert library is not None and library._name.startswith(sys.argv[1]), library
 trainkernel.load
 """
 IR_PROGRAM = """
@@ -29,7 +32,13 @@ from trainkernel.ir import megakernel
 assert megakernel.__file__.startswith(sys.argv[1]), megakernel.__file__
 module = ir.Module.parse("module {}", ir.Context())
 """
-FILES = ("bin/tk-opt", "runtime/libtrainkernel_cpu.so", "ir/libtrainkernel_mlir.so", "ir/_megakernel_ops_gen.py")
+FILES = (
+    "bin/tk-opt",
+    "runtime/libtrainkernel_cpu.so",
+    "runtime/libtrainkernel_call.so",
+    "ir/libtrainkernel_mlir.so",
+    "ir/_megakernel_ops_gen.py",
+)
 
 
 def main(folder: Path) -> None:

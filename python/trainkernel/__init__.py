@@ -25,7 +25,7 @@ from trainkernel.errors import (
 if TYPE_CHECKING:
     from trainkernel.capture import CapturedStep, RolesError, StepRoles
     from trainkernel.compiler import CompiledTrainingStep, compile_training
-    from trainkernel.runtime import DeviceArray, LoadedStep, load
+    from trainkernel.runtime import CapturedProgram, DeviceArray, LoadedStep, load
 
 __version__ = "0.1.0"
 
@@ -33,6 +33,7 @@ __all__ = [
     "ArgumentError",
     "ArtifactError",
     "CaptureError",
+    "CapturedProgram",
     "CapturedStep",
     "CompileError",
     "CompiledTrainingStep",
@@ -51,6 +52,7 @@ __all__ = [
 ]
 
 _LAZY = {
+    "CapturedProgram": "trainkernel.runtime",
     "CapturedStep": "trainkernel.capture",
     "CompiledTrainingStep": "trainkernel.compiler",
     "DeviceArray": "trainkernel.runtime",

@@ -34,6 +34,7 @@ PTX = """
   .param .u64 p_w, .param .u64 p_x, .param .u64 p_loss, .param .u64 p_new, .param .u64 p_workspace
 ) {{
   .reg .u64 %rd<12>; .reg .u32 %r<8>; .reg .f32 %f<6>; .reg .pred %p<3>;
+  {wait}
   ld.param.u64 %rd1, [p_w]; ld.param.u64 %rd2, [p_x]; ld.param.u64 %rd3, [p_loss];
   ld.param.u64 %rd4, [p_new]; ld.param.u64 %rd5, [p_workspace];
   mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x; mad.lo.u32 %r3, %r1, {threads}, %r2;
@@ -100,7 +101,9 @@ def build(folder: Path, arch: str, **kernel: Any) -> Path:
         "kernel": {"symbol": "step", **geometry, **kernel},
     }
     data = json.dumps(manifest).encode() + b"\0"
-    text = PTX.format(arch=arch, size=len(data), manifest=",".join(map(str, data)), threads=THREADS, n=N)
+    # For launches that may start early; it does nothing in others.
+    wait = "griddepcontrol.wait;" if arch.startswith("sm_9") else ""
+    text = PTX.format(arch=arch, size=len(data), manifest=",".join(map(str, data)), threads=THREADS, n=N, wait=wait)
     source, cubin = folder / "step.ptx", folder / "step.cubin"
     source.write_text(text)
     subprocess.run([ptxas(), f"-arch={arch}", str(source), "-o", str(cubin)], check=True)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from fake_driver import FakeDriver
+from runtime_support import build_call
 from trainkernel.runtime.driver import set_driver
+from trainkernel.runtime.native import call_library
 
 
 @pytest.fixture
@@ -17,3 +20,28 @@ def driver() -> Iterator[FakeDriver]:
     set_driver(fake)  # type: ignore[arg-type]
     yield fake
     set_driver(None)
+
+
+@pytest.fixture(scope="session")
+def call_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The native part of calls, built from its source."""
+    return build_call(tmp_path_factory.mktemp("call"))
+
+
+@pytest.fixture
+def native(call_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Calls have their native part."""
+    yield from _with_library(str(call_path), monkeypatch)
+
+
+@pytest.fixture
+def no_native(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Calls are made by Python alone."""
+    yield from _with_library("none", monkeypatch)
+
+
+def _with_library(path: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TRAINKERNEL_CALL_LIBRARY", path)
+    call_library.cache_clear()
+    yield
+    call_library.cache_clear()

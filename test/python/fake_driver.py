@@ -10,6 +10,7 @@ from typing import Any
 
 from trainkernel.errors import DeviceError
 from trainkernel.manifest import KernelSpec
+from trainkernel.runtime.native import LaunchFunctions
 
 
 @dataclass
@@ -24,6 +25,11 @@ class FakeDriver:
         launches: stream, pointers and workspace of each launch.
         memory: size of each live allocation by its address.
         calls: the names of other calls, in order.
+        native_launches: how many of the launches native code made.
+        graph_launches: the streams of the launches of graphs.
+        graphs: the launches of each live graph, recorded or launchable.
+        streams: those that were made and not destroyed.
+        current_context: the context that native code finds.
     """
 
     devices: int = 2
@@ -44,7 +50,16 @@ class FakeDriver:
     retained: int = 0
     current: int | None = None
     fail_launch: bool = False
+    native_launches: int = 0
+    current_context: int = 100
+    fail_graph: bool = False
+    graph_launches: list[int] = field(default_factory=list)
+    graphs: dict[int, list[tuple[int, list[int], int]]] = field(default_factory=dict)
+    streams: set[int] = field(default_factory=set)
+    _recorded_from: dict[int, int] = field(default_factory=dict)
     _next: int = 0x10000
+    _configs: list[Any] = field(default_factory=list)
+    _callbacks: list[Any] = field(default_factory=list)
 
     def device_count(self) -> int:
         return self.devices
@@ -106,8 +121,37 @@ class FakeDriver:
     def make_config(self, kernel: KernelSpec, stream: int) -> Any:
         return (kernel, stream)
 
-    def function_handle(self, function: int) -> Any:
-        return function
+    def config_address(self, config: Any) -> int:
+        self._configs.append(config)
+        return len(self._configs)
+
+    def launch_functions(self, function: int, context: int) -> LaunchFunctions:
+        if not self._callbacks:
+            number, word = ctypes.c_int, ctypes.c_void_p
+            launch_kernel = ctypes.CFUNCTYPE(number, word, word, word, word)(self._native_launch)
+            is_capturing = ctypes.CFUNCTYPE(number, word, word)(self._native_capturing)
+            current_context = ctypes.CFUNCTYPE(number, word)(self._native_current)
+            self._callbacks = [launch_kernel, is_capturing, current_context]
+        launch, capturing, current = (ctypes.cast(callback, ctypes.c_void_p).value or 0 for callback in self._callbacks)
+        return LaunchFunctions(launch, capturing, current, function, context)
+
+    def _native_launch(self, config: int, function: int, params: int, extra: int) -> int:
+        if self.fail_launch:
+            return 719
+        self.native_launches += 1
+        self.launch(self._configs[config - 1], function, params)
+        return 0
+
+    def _native_capturing(self, stream: int | None, status: int) -> int:
+        ctypes.c_int.from_address(status).value = 1 if self.captures.get(stream or 0) else 0
+        return 0
+
+    def _native_current(self, context: int) -> int:
+        ctypes.c_uint64.from_address(context).value = self.current_context
+        return 0
+
+    def error(self, name: str, status: int) -> DeviceError:
+        return DeviceError(f"{name} failed: {status}")
 
     def launch(self, config: Any, function: Any, params: int) -> None:
         if self.fail_launch:
@@ -137,6 +181,53 @@ class FakeDriver:
 
     def capture(self, stream: int) -> int:
         return self.captures.get(stream, 0)
+
+    @contextmanager
+    def relaxed_capture(self) -> Iterator[None]:
+        yield
+
+    def create_stream(self) -> int:
+        self._next += 256
+        self.streams.add(self._next)
+        return self._next
+
+    def destroy_stream(self, stream: int) -> None:
+        self.streams.remove(stream)
+
+    def begin_capture(self, stream: int) -> None:
+        assert stream in self.streams and stream not in self.captures
+        self._next += 256
+        self.captures[stream] = self._next
+        self._recorded_from[stream] = len(self.launches)
+
+    def end_capture(self, stream: int) -> int:
+        del self.captures[stream]
+        start = self._recorded_from.pop(stream)
+        self._next += 256
+        # What was launched meanwhile is recorded, and not run.
+        self.graphs[self._next], self.launches[start:] = self.launches[start:], []
+        return self._next
+
+    def instantiate_graph(self, graph: int) -> int:
+        if self.fail_graph:
+            raise DeviceError("cuGraphInstantiate failed")
+        self._next += 256
+        self.graphs[self._next] = self.graphs[graph]
+        return self._next
+
+    def upload_graph(self, graph: int, stream: int) -> None:
+        assert graph in self.graphs and stream in self.streams
+
+    def launch_graph(self, graph: int, stream: int) -> None:
+        if self.fail_launch:
+            raise DeviceError("cuGraphLaunch failed")
+        self.graph_launches.append(stream)
+        self.launches += [(stream, pointers, workspace) for _, pointers, workspace in self.graphs[graph]]
+
+    def destroy_graph(self, graph: int) -> None:
+        del self.graphs[graph]
+
+    destroy_graph_exec = destroy_graph
 
     def stream_id(self, stream: int) -> int:
         return 1000 + stream

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -110,3 +111,55 @@ class FakeCupy(ModuleType):
         before, self.current = self.current, (index, stream)
         yield
         self.current = before
+
+
+class _DLTensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device", ctypes.c_int32 * 2),
+        ("rank", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("offset", ctypes.c_uint64),
+    )
+
+
+class CupyExchange:
+    """DLPack's C exchange API for CupyArray.
+
+    Args:
+        cupy: has the current stream.
+    """
+
+    def __init__(self, cupy: FakeCupy) -> None:
+        self._cupy = cupy
+        word, number = ctypes.c_void_p, ctypes.c_int
+        read = ctypes.PYFUNCTYPE(number, ctypes.py_object, word)(self._read)
+        stream = ctypes.PYFUNCTYPE(number, ctypes.c_int32, ctypes.c_int32, word)(self._stream)
+        self._kept = [read, stream]
+        addresses = [ctypes.cast(function, word).value or 0 for function in (read, stream)]
+        self._table = (ctypes.c_uint64 * 7)(1 | 3 << 32, 0, 0, 0, 0, *addresses)
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, (word, ctypes.c_char_p, word)
+        self._name = ctypes.c_char_p(b"dlpack_exchange_api")
+        self.capsule = new(ctypes.addressof(self._table), self._name, None)
+
+    def _read(self, array: CupyArray, out: int) -> int:
+        tensor = _DLTensor.from_address(out)
+        array.int_shape = (ctypes.c_int64 * len(array.shape))(*array.shape)  # type: ignore[attr-defined]
+        steps = [stride // array.itemsize for stride in array.strides]
+        array.int_strides = (ctypes.c_int64 * len(steps))(*steps)  # type: ignore[attr-defined]
+        tensor.data, tensor.device[:], tensor.rank = array.data.ptr, (2, array.data.device_id), len(array.shape)
+        tensor.code = {"i": 0, "u": 1, "f": 2}[array.dtype.kind]
+        tensor.bits, tensor.lanes, tensor.offset = 8 * array.itemsize, 1, 0
+        tensor.shape = ctypes.addressof(array.int_shape)  # type: ignore[attr-defined]
+        tensor.strides = ctypes.addressof(array.int_strides)  # type: ignore[attr-defined]
+        return 0
+
+    def _stream(self, kind: int, index: int, out: int) -> int:
+        assert kind == 2
+        ctypes.c_uint64.from_address(out).value = self._cupy.current[1]
+        return 0

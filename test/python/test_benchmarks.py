@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from array import array
 from pathlib import Path
@@ -16,7 +17,7 @@ pytest.importorskip("torch")
 
 from benchmarks import measure
 from benchmarks.contestants import ALL_PEERS
-from benchmarks.folder import write_build
+from benchmarks.folder import copy_call_library, use_call_library, write_build
 from benchmarks.gates import worst_ratio
 from benchmarks.profiling import break_down, profile
 from benchmarks.reasons import model_rows
@@ -243,3 +244,16 @@ def test_what_is_measured_is_written_with_what_was_predicted_and_shown_again(
     assert show_results([str(tmp_path / "results.json"), "--model"]) == 0
     again = capsys.readouterr().out
     assert "readme_64 IS SLOWER" in again and "predicted and measured" in again
+
+
+def test_the_builds_folder_brings_the_native_part_of_calls(
+    tmp_path: Path, call_path: Path, native: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy_call_library(tmp_path)
+    (copied,) = tmp_path.iterdir()
+    assert copied.read_bytes() == call_path.read_bytes()
+    use_call_library(tmp_path)
+    assert os.environ["TRAINKERNEL_CALL_LIBRARY"] == str(call_path), "what the user names comes first"
+    monkeypatch.delenv("TRAINKERNEL_CALL_LIBRARY")
+    use_call_library(tmp_path)
+    assert os.environ["TRAINKERNEL_CALL_LIBRARY"] == str(copied)

@@ -83,6 +83,36 @@ def test_twenty_donated_steps_train_as_eager_does() -> None:
     assert all(torch.equal(a, b) for a, b in zip(before, tree_leaves(state), strict=True))
 
 
+@pytest.mark.parametrize("donate", [True, False])
+@pytest.mark.parametrize("name", STEPS)
+def test_a_captured_program_computes_what_single_calls_do(name: str, donate: bool) -> None:
+    make, make_args = STEPS[name]
+    compiled = trainkernel.compile_training(make(torch.float32), make_args(), target="cpu")
+    state, *batch = make_args()
+    program = compiled.capture(state, batches=[tuple(batch)], steps=3, donate=donate)
+    for before, now in zip(tree_leaves(make_args()[0]), tree_leaves(state), strict=True):
+        assert torch.equal(before, now), "nothing is computed yet"
+    expected: Any = make_args()[0]
+    for _ in range(2):
+        if not donate:
+            expected = make_args()[0]
+        for _ in range(3):
+            out = compiled(expected, *batch)
+            expected = out[-1]
+        for ours, called in zip(tree_leaves(program()), tree_leaves(out), strict=True):
+            assert torch.equal(ours, called)
+    unchanged = [torch.equal(a, b) for a, b in zip(tree_leaves(make_args()[0]), tree_leaves(state), strict=True)]
+    assert all(unchanged) is not donate
+
+
+def test_a_closed_step_is_not_captured() -> None:
+    args = mlp_args(8, 16, 24)
+    compiled = trainkernel.compile_training(mlp(torch.float32), args, target="cpu")
+    compiled.close()
+    with pytest.raises(ArgumentError, match=r"the step \w+ is closed"):
+        compiled.capture(*args)
+
+
 def test_namedtuples_come_back_as_the_users_own_types_also_where_only_the_result_has_them() -> None:
     args = momentum_args()
     out = trainkernel.compile_training(momentum(torch.float32), args)(*args)

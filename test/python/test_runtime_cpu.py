@@ -30,6 +30,12 @@ torch = pytest.importorskip("torch")
 CPUS = available_cpus()
 
 
+@pytest.fixture(autouse=True, params=["native", "no_native"])
+def _both_ways(request: pytest.FixtureRequest) -> None:
+    """Every test runs with the native part of calls, and without."""
+    request.getfixturevalue(request.param)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The thread pool, built from its source, so that these tests need no installation."""

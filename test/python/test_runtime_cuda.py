@@ -8,6 +8,7 @@ import shutil
 import struct
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,13 @@ from trainkernel.manifest import KernelSpec
 from trainkernel.runtime import DeviceArray, LoadedStep, artifact, load
 from trainkernel.runtime.driver import Driver
 
+
+@pytest.fixture(autouse=True, params=["native", "no_native"])
+def _both_ways(request: pytest.FixtureRequest) -> None:
+    """Every test runs with the native part of calls, and without."""
+    request.getfixturevalue(request.param)
+
+
 KERNEL = {
     "symbol": "step",
     "grid": [132, 1, 1],
@@ -32,10 +40,10 @@ KERNEL = {
 }
 
 
-def make_cubin(folder: Path, **kernel: Any) -> Path:
+def make_cubin(folder: Path, manifest_changes: Mapping[str, Any] | None = None, **kernel: Any) -> Path:
     """An ELF file that says it is a cubin; its code is never looked at."""
     target = {"kind": "cuda", "arch": "sm_90a"}
-    changes = manifest(target=target, kernel={**KERNEL, **kernel})
+    changes = manifest(target=target, kernel={**KERNEL, **kernel}, **(manifest_changes or {}))
     path = build_step(folder / "step.cubin", json.dumps(changes).encode(), sealed=False)
     data = bytearray(path.read_bytes())
     struct.pack_into("<H", data, 18, 190)

@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -30,7 +30,7 @@ from trainkernel.errors import (
 from trainkernel.manifest import Manifest, TensorSpec
 from trainkernel.pytree import NamedTupleTypes, flatten, namedtuple_types
 from trainkernel.report import Report
-from trainkernel.runtime import LoadedStep
+from trainkernel.runtime import CapturedProgram, LoadedStep
 from trainkernel.runtime.artifact import parse
 from trainkernel.runtime.step import load_artifact
 
@@ -209,6 +209,23 @@ class CompiledTrainingStep:
         """
         loaded = self._loaded or self._load()
         return loaded(*args, donate=self._donate if donate is None else donate, stream=stream, **named)
+
+    def capture(
+        self,
+        *args: Any,
+        batches: Iterable[Sequence[Any]] | None = None,
+        steps: int | None = None,
+        donate: bool | None = None,
+        **named: Any,
+    ) -> CapturedProgram:
+        """Capture calls of the step as one program to replay; see :meth:`trainkernel.LoadedStep.capture`.
+
+        Raises:
+            ArgumentError: an argument does not fit, the step is closed, or the current stream is being captured.
+            DeviceError: there is no device that can run the step, or no memory.
+        """
+        loaded = self._loaded or self._load()
+        return loaded.capture(*args, batches=batches, steps=steps, donate=donate, **named)
 
     def _load(self) -> LoadedStep:
         with self._lock:

@@ -2,20 +2,23 @@
 
 In the order in which a call passes them: ``artifact`` (and ``elf``) read and check the file; ``step`` is what the
 caller calls; ``structure`` flattens the arguments; ``binding`` checks them, with ``tensors``, ``dlpack`` and one
-module of ``frameworks`` for each tensor framework; ``cpu`` (and ``cpu_features``) or ``cuda`` (and ``driver``) launch.
+module of ``frameworks`` for each tensor framework; ``cpu`` (and ``cpu_features``) or ``cuda`` (and ``driver``, with
+``direct``) launch. Once a call has gone this way, ``fast_call`` does the same in one function, with ``native`` code.
+``program`` (and ``cuda_graph``) keeps calls that were checked once, to be replayed.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from trainkernel.runtime.program import CapturedProgram
 from trainkernel.runtime.step import LoadedStep, load
 from trainkernel.runtime.tensors import Device
 
 if TYPE_CHECKING:
     from trainkernel.runtime.device_array import DeviceArray
 
-__all__ = ["Device", "DeviceArray", "LoadedStep", "load"]
+__all__ = ["CapturedProgram", "Device", "DeviceArray", "LoadedStep", "load"]
 
 
 def __getattr__(name: str) -> Any:

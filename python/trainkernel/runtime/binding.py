@@ -49,10 +49,11 @@ class Binder:
         self._manifest = manifest
         self._device = device
         self._alignment = alignment
-        self._types: NamedTupleTypes = {**(types or {})}
-        self._flatten = compile_flatten(manifest.in_tree, self._types)
+        #: The namedtuple types met so far.
+        self.types: NamedTupleTypes = {**(types or {})}
+        self._flatten = compile_flatten(manifest.in_tree, self.types)
         #: Builds the step's result from its tensors.
-        self.build = compile_build(manifest.out_tree, self._types)
+        self.build = compile_build(manifest.out_tree, self.types)
         self._plans_by_type: dict[type, Plan] = {}
         self._plans: dict[str, Plan] = {}
 
@@ -83,13 +84,11 @@ class Binder:
         Raises:
             ArgumentError: the structure differs from the compiled one.
         """
-        leaves: list[Any] = []
         try:
-            self._flatten(args, leaves)
+            return self._flatten(args)
         except Exception:
             # The fast walk fails in any way it likes; this one decides.
             return self._flatten_strictly(args)
-        return leaves
 
     def _flatten_strictly(self, args: tuple[Any, ...]) -> list[Any]:
         names, children = self._manifest.parameters, self._manifest.in_tree.children
@@ -98,7 +97,7 @@ class Binder:
             raise ArgumentError(f"{self._manifest.name} got {len(args)} arguments", expected=expected)
         leaves: list[Any] = []
         for name, child, arg in zip(names, children, args, strict=True):
-            leaves += child.flatten_like(arg, f"argument {name}", self._types)
+            leaves += child.flatten_like(arg, f"argument {name}", self.types)
         return leaves
 
     def plan(self, leaves: Sequence[Any], args: tuple[Any, ...]) -> Plan:
@@ -184,9 +183,10 @@ class Binder:
             ArgumentError: one may not.
         """
         for index in donated:
+            leaf = leaves[index]
             # numpy arrays pass the fast check, which does not look at this flag; no other such framework has it.
-            flags = getattr(leaves[index], "flags", None)
-            if not getattr(flags, "writeable", True) or (index in owners and not owners[index].writable):
+            is_writable = leaf.flags.writeable if type(leaf).__module__ == "numpy" else True
+            if not is_writable or (index in owners and not owners[index].writable):
                 raise ArgumentError(
                     f"argument {self._manifest.inputs[index].name} is donated and read-only",
                     expected="a writable tensor",

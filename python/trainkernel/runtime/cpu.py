@@ -20,6 +20,7 @@ from trainkernel.runtime import elf
 from trainkernel.runtime.artifact import Artifact
 from trainkernel.runtime.cpu_features import check_host, choose_workers
 from trainkernel.runtime.frameworks.base import Framework
+from trainkernel.runtime.native import NativeCall
 from trainkernel.runtime.tensors import Device
 
 _POOL_LIBRARY = "libtrainkernel_cpu.so"
@@ -157,6 +158,18 @@ class CpuBackend:
             hint = "set TRAINKERNEL_NUM_THREADS to fewer threads"
             raise DeviceError(f"cannot start {self.num_workers} threads: {os.strerror(error)}", hint=hint)
 
+    def attach(self, native: NativeCall) -> bool:
+        """False: the launch takes so long that Python may make it."""
+        return False
+
+    def launch_error(self, status: int) -> DeviceError:
+        """Never called."""
+        return DeviceError(f"the launch failed: {os.strerror(status)}")
+
+    def record(self, launches: Sequence[Sequence[int]], stream: int | None) -> CpuRecording:
+        """Prepare launches; see :class:`~trainkernel.runtime.step.Backend`."""
+        return CpuRecording(self, launches)
+
     def finish(self, stream: int | None) -> None:
         """Nothing to wait for."""
 
@@ -166,6 +179,29 @@ class CpuBackend:
             if self._unload.alive:
                 self._workspace = _zeros(1)
                 self._unload()
+
+
+class CpuRecording:
+    """Launches on recorded addresses; see :class:`~trainkernel.runtime.program.Recording`.
+
+    Args:
+        backend: launches.
+        launches: the addresses of each.
+    """
+
+    def __init__(self, backend: CpuBackend, launches: Sequence[Sequence[int]]) -> None:
+        self._backend = backend
+        self._launches = [tuple(pointers) for pointers in launches]
+        self._lock = threading.Lock()
+
+    def replay(self, stream: int | None) -> None:
+        """Make all launches, and wait for them. Replays of one program wait for each other."""
+        with self._lock:
+            for pointers in self._launches:
+                self._backend.launch(pointers, stream)
+
+    def close(self) -> None:
+        """Nothing is held but the step."""
 
 
 _backends: weakref.WeakSet[CpuBackend] = weakref.WeakSet()

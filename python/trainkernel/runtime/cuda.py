@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import threading
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,8 +13,10 @@ from typing import Any
 from trainkernel.errors import ArgumentError, ArtifactError, DeviceError
 from trainkernel.manifest import CudaTarget, KernelSpec
 from trainkernel.runtime.artifact import Artifact
+from trainkernel.runtime.cuda_graph import CudaRecording
 from trainkernel.runtime.driver import Driver, get_driver
 from trainkernel.runtime.frameworks.base import Framework
+from trainkernel.runtime.native import NativeCall
 from trainkernel.runtime.tensors import Device
 
 _LEGACY_STREAM = 1
@@ -27,10 +30,12 @@ class _Lane:
     """What launches on one stream need, or those that one capture records on one stream.
 
     Attributes:
+        stream: its handle.
         config: the launch configuration, which holds the stream.
         workspace: address of the workspace; used by one launch at a time, since a stream orders its launches.
     """
 
+    stream: int
     config: Any
     workspace: int
 
@@ -62,10 +67,14 @@ class CudaBackend:
         self.device = Device("cuda", index)
         _check_architecture(target, driver, index)
         _check_kernel_limits(self._kernel, driver, index)
-        self._lock = threading.Lock()
+        # A program may be collected, and give its workspace back, at any line of ours that allocates.
+        self._lock = threading.RLock()
         self._lanes: dict[tuple[int, int], _Lane] = {}
+        self._native: NativeCall | None = None
         self._spare: list[int] = []
-        self._allocations: list[int] = []
+        # What was allocated, by the address that is used of it.
+        self._allocations: dict[int, int] = {}
+        self._recordings: weakref.WeakSet[CudaRecording] = weakref.WeakSet()
         self._pack_parameters(len(artifact.manifest.inputs) + len(artifact.manifest.outputs))
         self._context = driver.retain_context(index)
         self._module: int | None = None
@@ -95,7 +104,7 @@ class CudaBackend:
             ) from error
         driver.set_limits(function, kernel.shared_bytes, big_cluster=math.prod(kernel.cluster) > _PORTABLE_CLUSTER)
         _check_residency(kernel, driver, function, self.device.index)
-        self._function = driver.function_handle(function)
+        self._function = function
         # The first stream's workspace is made here, so that too little memory shows now and not in the training loop.
         self._spare.append(self._make_workspace())
 
@@ -103,8 +112,9 @@ class CudaBackend:
         # cuMemAlloc aligns to 256 bytes; a manifest may ask for more.
         size, align = self._kernel.workspace_bytes, self._kernel.workspace_align
         pointer = self._driver.allocate_zeroed(max(size, 1) + (align if align > 256 else 0))
-        self._allocations.append(pointer)
-        return pointer + (-pointer % align)
+        start = pointer + (-pointer % align)
+        self._allocations[start] = pointer
+        return start
 
     def stream(self, explicit: Any, home: Framework) -> int:
         """The handle of the stream to launch on; 0 is the legacy default stream.
@@ -142,8 +152,61 @@ class CudaBackend:
 
     def _make_lane(self, key: tuple[int, int], handle: int) -> _Lane:
         workspace = self._spare.pop() if self._spare else self._make_workspace()
-        lane = self._lanes[key] = _Lane(self._driver.make_config(self._kernel, handle), workspace)
+        lane = self._lanes[key] = _Lane(handle, self._driver.make_config(self._kernel, handle), workspace)
+        self._show_lane(key, lane)
         return lane
+
+    def _show_lane(self, key: tuple[int, int], lane: _Lane) -> None:
+        # Python alone knows about captures, and which stream the per-thread default stream is.
+        stream, capture = key
+        if self._native is not None and not capture and lane.stream != _PER_THREAD_STREAM:
+            self._native.add_lane(stream, self._driver.config_address(lane.config), lane.workspace)
+
+    def attach(self, native: NativeCall) -> bool:
+        """Let native code launch on the streams of this step; returns whether the driver allows it."""
+        functions = self._driver.launch_functions(self._function, self._context)
+        if functions is None:
+            return False
+        with self._lock:
+            self._native = native
+            native.launch_on(functions if self._module is not None else None)
+            for key, lane in self._lanes.items():
+                self._show_lane(key, lane)
+        return True
+
+    def launch_error(self, status: int) -> DeviceError:
+        """The error of a native launch."""
+        return self._driver.error("cuLaunchKernelEx", status)
+
+    def record(self, launches: Sequence[Sequence[int]], stream: int | None) -> CudaRecording:
+        """Record launches as a CUDA graph; see :class:`~trainkernel.runtime.step.Backend`.
+
+        Raises:
+            ArgumentError: the caller's stream is being captured, or the step is closed.
+            DeviceError: the device has no graph, or no memory for its workspace.
+        """
+        driver = self._driver
+        if self._module is None:
+            raise ArgumentError("the step is closed", expected="a loaded one")
+        with driver.context(self._context):
+            if driver.capture(stream or 0):
+                hint = "capture the program before, and replay it while the stream is being captured"
+                raise ArgumentError("the current stream is being captured", expected="one that is not", hint=hint)
+        made = CudaRecording(driver, self._context, self.launch, launches, self._take_lane, self._free_workspace)
+        self._recordings.add(made)
+        return made
+
+    def _take_lane(self, stream: int, capture: int) -> int | None:
+        with self._lock:
+            lane = self._lanes.pop((stream, capture), None)
+            return None if lane is None else lane.workspace
+
+    def _free_workspace(self, workspace: int) -> None:
+        with self._lock:
+            pointer = self._allocations.pop(workspace, None)
+            if pointer is not None:
+                with self._driver.relaxed_capture():
+                    self._driver.free(pointer)  # Waits for the work on the device.
 
     def finish(self, stream: int | None) -> None:
         """Wait for a stream, unless it is being captured."""
@@ -172,13 +235,17 @@ class CudaBackend:
 
     def close(self) -> None:
         """Unload the code and free the workspaces, when the work on the device is done."""
+        for recording in list(self._recordings):
+            recording.close()
         with self._lock:
             module, self._module = self._module, None
+            if self._native is not None:
+                self._native.launch_on(None)
             if not self._context:
                 return
             with self._driver.context(self._context):
                 while self._allocations:
-                    self._driver.free(self._allocations.pop())  # Waits for the work on the device.
+                    self._driver.free(self._allocations.popitem()[1])  # Waits for the work on the device.
                 if module is not None:
                     self._driver.unload_module(module)
             self._context = 0

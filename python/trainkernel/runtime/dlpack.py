@@ -6,6 +6,8 @@ numpy's own ``from_dlpack`` knows neither bfloat16 nor GPU memory, so that the c
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from trainkernel.errors import ArgumentError
@@ -53,10 +55,15 @@ _DTYPES = {
     (4, 16): "bfloat16",
     (6, 8): "bool",
 }
+#: The other way round.
+TYPE_CODES = {name: code for code, name in _DTYPES.items()}
+#: kDLCPU and kDLCUDA.
+DEVICE_TYPES = {"cpu": 1, "cuda": 2}
 #: kDLCPU, kDLCUDA, kDLCUDAHost (pinned memory, the CPU's) and kDLCUDAManaged (of the GPU that it is said to be on).
 _DEVICES = {1: "cpu", 2: "cuda", 3: "cpu", 13: "cuda"}
 #: The legacy default stream in the protocol; 0 is forbidden there because it is ambiguous.
 _LEGACY_STREAM = 1
+_EXCHANGE_NAME = b"dlpack_exchange_api"
 
 _is_valid = ctypes.pythonapi.PyCapsule_IsValid
 _is_valid.restype = ctypes.c_int
@@ -64,6 +71,29 @@ _is_valid.argtypes = (ctypes.py_object, ctypes.c_char_p)
 _get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _get_pointer.restype = ctypes.c_void_p
 _get_pointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """How native code reads tensors of one type.
+
+    Attributes:
+        table: address of the type's DLPackExchangeAPI.
+        is_lazy: tells of a tensor whether its values are not those in its memory; None where they always are.
+        capsule: what keeps the table.
+    """
+
+    table: int
+    is_lazy: Callable[[Any], bool] | None
+    capsule: Any
+
+
+def exchange_of(kind: type, is_lazy: Callable[[Any], bool] | None) -> Exchange | None:
+    """DLPack's C exchange API of a type, or None where it has none."""
+    capsule = getattr(kind, "__dlpack_c_exchange_api__", None)
+    if type(capsule).__name__ != "PyCapsule" or not _is_valid(capsule, _EXCHANGE_NAME):
+        return None
+    return Exchange(_get_pointer(capsule, _EXCHANGE_NAME), is_lazy, capsule)
 
 
 def view_dlpack(leaf: Any, name: str, stream: int | None) -> TensorView:

@@ -7,15 +7,20 @@ object with the same methods in the driver's place with :func:`set_driver`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module
 from typing import Any
 
 from trainkernel.errors import DeviceError
 from trainkernel.manifest import KernelSpec
+from trainkernel.runtime.direct import DirectFunctions
+from trainkernel.runtime.driver_graphs import GraphFunctions
+from trainkernel.runtime.native import LaunchFunctions
+
+_HERE = nullcontext()
 
 
-class Driver:
+class Driver(GraphFunctions):
     """A thin layer over ``cuda.bindings.driver``. Handles (contexts, modules, streams, addresses) are ints.
 
     Raises:
@@ -39,6 +44,10 @@ class Driver:
             raise DeviceError(f"the CUDA driver cannot be used: {self._describe(status)}", hint=hint)
         if self.device_count() == 0:
             raise DeviceError("no CUDA device is visible", hint="check CUDA_VISIBLE_DEVICES and nvidia-smi")
+        try:
+            self._direct = DirectFunctions(driver)
+        except LookupError as error:
+            raise DeviceError(f"the CUDA driver has no {error}", hint="install a newer NVIDIA driver") from None
 
     def _describe(self, status: Any) -> str:
         _, name = self._cu.cuGetErrorName(status)
@@ -89,13 +98,12 @@ class Driver:
         attribute = self._cu.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
         return int(self._call("cuPointerGetAttribute", attribute, pointer))
 
-    @contextmanager
-    def context(self, context: int) -> Iterator[None]:
+    def context(self, context: int) -> AbstractContextManager[None]:
         """Make a context current for a while; costs little where it is already."""
-        (_, current) = self._cu.cuCtxGetCurrent()
-        if int(current) == context:
-            yield
-            return
+        return _HERE if self._direct.current_context() == context else self._pushed(context)
+
+    @contextmanager
+    def _pushed(self, context: int) -> Iterator[None]:
         self._call("cuCtxPushCurrent", self._cu.CUcontext(context))
         try:
             yield
@@ -172,21 +180,29 @@ class Driver:
         config.numAttrs = len(attributes)
         return config
 
-    def function_handle(self, function: int) -> Any:
-        """A kernel as :meth:`launch` takes it, made once."""
-        return self._cu.CUfunction(function)
+    def config_address(self, config: Any) -> int:
+        """The address of the CUlaunchConfig that :meth:`make_config` made; valid as long as that object."""
+        return int(config.getPtr())
 
-    def launch(self, config: Any, function: Any, params: int) -> None:
+    def launch(self, config: Any, function: int, params: int) -> None:
         """Launch a kernel.
 
         Args:
             config: from :meth:`make_config`.
-            function: from :meth:`function_handle`.
+            function: the kernel.
             params: address of an array of pointers to the parameters.
         """
-        (status,) = self._cu.cuLaunchKernelEx(config, function, params, 0)
-        if status != self._cu.CUresult.CUDA_SUCCESS:
-            raise DeviceError(f"cuLaunchKernelEx failed: {self._describe(status)}")
+        status = self._direct.launch(config.getPtr(), function, params, None)
+        if status:
+            raise self.error("cuLaunchKernelEx", status)
+
+    def launch_functions(self, function: int, context: int) -> LaunchFunctions | None:
+        """What native code needs for launches of a kernel; None where it cannot launch."""
+        return LaunchFunctions(*self._direct.addresses, function, context)
+
+    def error(self, name: str, status: int) -> DeviceError:
+        """The error of a driver function that was called without the bindings."""
+        return DeviceError(f"{name} failed: {self._describe(self._cu.CUresult(status))}")
 
     # Memory and streams; a context must be current
 
@@ -200,20 +216,26 @@ class Driver:
 
     def allocate_zeroed(self, size: int) -> int:
         """Zero-filled device memory, ready for use on any stream. Allowed while a stream is being captured."""
-        mode = self._cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-        before = self._call("cuThreadExchangeStreamCaptureMode", mode)
-        try:
+        with self.relaxed_capture():
             # A stream of our own: the legacy default stream must not be touched during a capture.
-            stream = self._call("cuStreamCreate", int(self._cu.CUstream_flags.CU_STREAM_NON_BLOCKING))
+            stream = self.create_stream()
             try:
                 pointer = self.allocate(size)
                 self._call("cuMemsetD8Async", pointer, 0, size, stream)
                 self._call("cuStreamSynchronize", stream)
             finally:
-                self._call("cuStreamDestroy", stream)
+                self.destroy_stream(stream)
+        return pointer
+
+    @contextmanager
+    def relaxed_capture(self) -> Iterator[None]:
+        """Allow this thread what would end a capture that is under way, since the capture does not depend on it."""
+        mode = self._cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+        before = self._call("cuThreadExchangeStreamCaptureMode", mode)
+        try:
+            yield
         finally:
             self._call("cuThreadExchangeStreamCaptureMode", before)
-        return pointer
 
     def copy_to_device(self, pointer: int, host: int, size: int) -> None:
         """Copy bytes from host memory, and wait."""
@@ -225,6 +247,8 @@ class Driver:
 
     def capture(self, stream: int) -> int:
         """The id of the capture that a stream is in, or 0."""
+        if not self._direct.may_be_captured(stream):
+            return 0
         values = self._cu.cuStreamGetCaptureInfo(stream)
         status = self._cu.CUstreamCaptureStatus
         if values[0] != self._cu.CUresult.CUDA_SUCCESS:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, NoReturn, Protocol
 
@@ -14,13 +15,14 @@ from trainkernel.pytree import NamedTupleTypes
 from trainkernel.report import Report, make_report
 from trainkernel.runtime.artifact import Artifact
 from trainkernel.runtime.binding import Binder, Plan
-from trainkernel.runtime.frameworks.base import Framework
-from trainkernel.runtime.tensors import Device, check_overlap, disjoint
+from trainkernel.runtime.fast_call import NOT_FAST, FastCalls, Launcher
+from trainkernel.runtime.program import CapturedProgram, Recording, capture_program
+from trainkernel.runtime.tensors import Device, TensorView, check_overlap, disjoint
 
 _HERE = nullcontext()
 
 
-class Backend(Protocol):
+class Backend(Launcher, Protocol):
     """Where a step runs.
 
     Attributes:
@@ -28,15 +30,13 @@ class Backend(Protocol):
         alignment: that tensors must have there in bytes, beyond that of their elements.
     """
 
-    device: Device
-    alignment: int
+    def record(self, launches: Sequence[Sequence[int]], stream: int | None) -> Recording:
+        """Prepare launches on the pointers of all inputs and outputs, to be made again and again; runs none of them.
 
-    def stream(self, explicit: Any, home: Framework) -> int | None:
-        """The handle of the stream to launch on; None on the CPU."""
-        ...
-
-    def launch(self, pointers: Sequence[int], stream: int | None) -> None:
-        """Launch the kernel on the pointers of all inputs and outputs."""
+        Args:
+            launches: in their order.
+            stream: of the caller, which must not be captured now.
+        """
         ...
 
     def finish(self, stream: int | None) -> None:
@@ -48,6 +48,21 @@ class Backend(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class Bound:
+    """What one launch reads and writes.
+
+    Attributes:
+        pointers: of the inputs and the outputs.
+        results: the outputs.
+        owners: by index of the input, memory that the stream does not order.
+    """
+
+    pointers: list[int]
+    results: list[Any]
+    owners: dict[int, TensorView]
+
+
 class LoadedStep:
     """A compiled training step, called like the Python function it was compiled from.
 
@@ -57,9 +72,10 @@ class LoadedStep:
 
     On the CPU a call returns when the step is done; calls of one step from several threads wait for each other, as do
     all steps of a process. On a GPU a call returns at once and is ordered by the current stream of the caller's
-    framework; it can be captured in a CUDA graph. Each stream, and each capture, has its own workspace, so that
-    launches on different streams may overlap. A captured graph uses the code and a workspace of the step: keep the step
-    as long as the graph. Two copies of one graph must not run at the same time.
+    framework; it can be captured in a CUDA graph, by the framework or with :meth:`capture`. Each stream, and each
+    capture, has its own workspace, so that launches on different streams may overlap. A captured graph uses the code
+    and a workspace of the step: keep the step as long as the graph. Two copies of one graph must not run at the same
+    time.
 
     Attributes:
         manifest: everything that is known of the step.
@@ -72,9 +88,12 @@ class LoadedStep:
         self._path, self._file_bytes = artifact.path, len(artifact.data)
         self._backend = backend
         self._binder = Binder(self.manifest, backend.device, backend.alignment, types)
+        self._fast = FastCalls(self.manifest, backend, self._binder.types)
         self._updates = tuple(spec.updates for spec in self.manifest.outputs)
         self._sizes = tuple(spec.nbytes for spec in self.manifest.inputs)
         self._donated = frozenset(index for index in self._updates if index is not None)
+        # Addresses of inputs that may be donated together, as the last donation showed.
+        self._apart: list[int] | None = None
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -117,32 +136,52 @@ class LoadedStep:
             ArgumentError: an argument does not fit; nothing was launched.
             DeviceError: the launch failed.
         """
-        binder, backend = self._binder, self._backend
         if named:
-            args = binder.positional(args, named)
+            args = self._binder.positional(args, named)
+        if stream is None and (donate is True or donate is False):
+            result = self._fast.donating(args) if donate else self._fast.functional(args)
+            if result is not NOT_FAST:
+                return result
+        return self._call_checked(args, donate, stream)
+
+    def _call_checked(self, args: tuple[Any, ...], donate: object, stream: Any) -> Any:
+        """The long way of a call, which words every error."""
+        binder, backend = self._binder, self._backend
         if donate is not False:
             self._check_donate(donate)
         leaves = binder.leaves(args)
         plan = binder.plan(leaves, args)
         handle = None if stream is None and self.device.kind == "cpu" else backend.stream(stream, plan.home)
-        pointers, owners = binder.pointers(plan, leaves, args, handle)
-        if donate:
-            binder.check_writable(leaves, self._donated, owners)
-            if not disjoint(pointers, self._sizes):
-                check_overlap(pointers, self.manifest.inputs, self._donated)
         # Outputs belong to the stream that writes them, which may not be the one that the framework allocates for.
         foreign = stream is not None and handle != plan.home.current_stream(self.device.index)
         with plan.home.on_stream(handle or 0, self.device.index) if foreign else _HERE:
-            results = self._make_outputs(plan, leaves, pointers, donate)
-        if not all(pointers):
-            binder.check_memory(pointers)
-        backend.launch(pointers, handle)
-        if owners:
+            bound = self._bind(plan, leaves, args, donate is True, handle)
+        backend.launch(bound.pointers, handle)
+        if bound.owners:
             # Memory that is not reused in the order of this stream must not be let go before the kernel has run.
             backend.finish(handle)
         if donate:
             plan.home.mark_written([leaves[index] for index in self._donated])
-        return binder.build(results)
+        if not bound.owners:
+            self._fast.learn(leaves, bound.results, bound.pointers, plan.home)
+        return binder.build(bound.results)
+
+    def _bind(
+        self, plan: Plan, leaves: Sequence[Any], args: tuple[Any, ...], donate: bool, handle: int | None
+    ) -> Bound:
+        """Check the tensors of one launch and make its outputs."""
+        binder = self._binder
+        pointers, owners = binder.pointers(plan, leaves, args, handle)
+        if donate:
+            binder.check_writable(leaves, self._donated, owners)
+            if pointers != self._apart:
+                if not disjoint(pointers, self._sizes):
+                    check_overlap(pointers, self.manifest.inputs, self._donated)
+                self._apart = pointers.copy()
+        results = self._make_outputs(plan, leaves, pointers, donate)
+        if not all(pointers):
+            binder.check_memory(pointers)
+        return Bound(pointers, results, owners)
 
     def _check_donate(self, donate: object) -> None:
         if donate is not True:
@@ -169,7 +208,44 @@ class LoadedStep:
 
     def donate(self, *args: Any, stream: Any = None, **named: Any) -> Any:
         """Run one step and update the state in place: ``step(*args, donate=True)``."""
-        return self(*args, donate=True, stream=stream, **named)
+        if named:
+            args = self._binder.positional(args, named)
+        if stream is None:
+            result = self._fast.donating(args)
+            if result is not NOT_FAST:
+                return result
+        return self._call_checked(args, True, stream)
+
+    def capture(
+        self,
+        *args: Any,
+        batches: Iterable[Sequence[Any]] | None = None,
+        steps: int | None = None,
+        donate: bool | None = None,
+        **named: Any,
+    ) -> CapturedProgram:
+        """Capture calls of the step as one program, which is replayed with one short call: on a GPU, a CUDA graph.
+
+        ``program = step.capture(state, x, t)`` prepares one step; ``step.capture(state, batches=[(x0, t0), (x1, t1)])``
+        chains one for each batch. Nothing is computed yet: the state is what it was. ``program()`` runs all steps; see
+        :class:`~trainkernel.runtime.program.CapturedProgram`. The program reads and writes these very tensors at each
+        replay: copy new batches into them.
+
+        Args:
+            args: the step's arguments as in a call; with ``batches``, those that all steps share, the state first.
+            batches: for each, the remaining arguments as a tuple.
+            steps: how many steps a replay takes, each from the state that the one before left; by default one for each
+                batch. The batches are taken in turns.
+            donate: whether the state is updated in place, from replay to replay; by default wherever there is a state.
+                Otherwise each replay begins with the state as it is, and every step has a new state of its own.
+            named: arguments by the names of their parameters; those named batches, steps and donate go by position.
+
+        Raises:
+            ArgumentError: an argument does not fit, or the current stream is being captured: capture the program
+                before, and replay it there.
+            DeviceError: the device has no memory or no graph.
+        """
+        return capture_program(self, args, named, batches, steps, donate)
 
     def close(self) -> None:
         """Unload the code and free the workspaces. No launch, and no captured graph, may be in use any more."""

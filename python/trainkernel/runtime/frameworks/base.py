@@ -7,12 +7,15 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 from trainkernel.manifest import TensorSpec
+from trainkernel.runtime.dlpack import Exchange
 from trainkernel.runtime.tensors import Device, TensorView
 
 #: The address of a tensor that certainly fits, or -1 (or any exception) for one that :func:`check_view` must judge.
 Check = Callable[[Any], int]
 #: Makes an uninitialised tensor and tells its address.
 Allocate = Callable[[], tuple[Any, int]]
+#: Makes an uninitialised tensor.
+Make = Callable[[], Any]
 
 
 class Framework(Protocol):
@@ -22,10 +25,12 @@ class Framework(Protocol):
         name: of its module, or "generic".
         ordered: whether its memory is safe to use on :meth:`current_stream` without further waiting: it reuses memory
             in the order of that stream.
+        mutable: whether a tensor that the caller has may be written again.
     """
 
     name: str
     ordered: bool
+    mutable: bool
 
     def owns(self, leaf: Any) -> bool:
         """Whether the object is a tensor of this framework."""
@@ -56,6 +61,17 @@ class Framework(Protocol):
         """
         ...
 
+    def exchange(self, kind: type) -> Exchange | None:
+        """How native code reads tensors of a type, or None where only Python can.
+
+        The framework must be :attr:`ordered`, and its tensors writable.
+        """
+        ...
+
+    def maker(self, spec: TensorSpec, device: Device) -> Make:
+        """As :meth:`allocator`, but native code finds the address. Only where :meth:`exchange` finds something."""
+        ...
+
     def current_stream(self, index: int) -> int:
         """The framework's current stream on a GPU, as a CUstream handle; 0 is the legacy default stream."""
         ...
@@ -73,6 +89,15 @@ class FrameworkDefaults:
     """The parts that most frameworks share."""
 
     ordered = True
+    mutable = True
+
+    def exchange(self, kind: type) -> Exchange | None:
+        """None: Python reads the tensors."""
+        return None
+
+    def maker(self, spec: TensorSpec, device: Device) -> Make:
+        """Never called."""
+        raise NotImplementedError
 
     def current_stream(self, index: int) -> int:
         """The legacy default stream."""

@@ -6,7 +6,8 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from trainkernel.manifest import TensorSpec
-from trainkernel.runtime.frameworks.base import Allocate, Check, FrameworkDefaults
+from trainkernel.runtime.dlpack import Exchange, exchange_of
+from trainkernel.runtime.frameworks.base import Allocate, Check, FrameworkDefaults, Make
 from trainkernel.runtime.frameworks.numpy_arrays import numpy_dtype
 from trainkernel.runtime.tensors import Device, TensorView, required_alignment
 
@@ -49,14 +50,27 @@ class CupyFramework(FrameworkDefaults):
 
     def allocator(self, spec: TensorSpec, device: Device) -> Allocate:
         """See :class:`~trainkernel.runtime.frameworks.base.Framework`."""
-        dtype, shape, cupy = numpy_dtype(spec.dtype), spec.shape, self._cupy
+        make = self.maker(spec, device)
 
         def allocate() -> tuple[Any, int]:
-            with cupy.cuda.Device(device.index):
-                array = cupy.empty(shape, dtype)
+            array = make()
             return array, array.data.ptr
 
         return allocate
+
+    def maker(self, spec: TensorSpec, device: Device) -> Make:
+        """See :class:`~trainkernel.runtime.frameworks.base.Framework`."""
+        dtype, shape, cupy = numpy_dtype(spec.dtype), spec.shape, self._cupy
+
+        def make() -> Any:
+            with cupy.cuda.Device(device.index):
+                return cupy.empty(shape, dtype)
+
+        return make
+
+    def exchange(self, kind: type) -> Exchange | None:
+        """See :class:`~trainkernel.runtime.frameworks.base.Framework`."""
+        return exchange_of(kind, None)
 
     def current_stream(self, index: int) -> int:
         """See :class:`~trainkernel.runtime.frameworks.base.Framework`."""

@@ -21,6 +21,7 @@ class JaxFramework(FrameworkDefaults):
 
     name = "jax"
     ordered = False
+    mutable = False
 
     def __init__(self, jax: Any) -> None:
         self._jax = jax

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 from trainkernel.errors import ArgumentError
 from trainkernel.manifest import TensorSpec
-from trainkernel.runtime.frameworks.base import Allocate, Check, FrameworkDefaults
+from trainkernel.runtime.dlpack import Exchange, exchange_of
+from trainkernel.runtime.frameworks.base import Allocate, Check, FrameworkDefaults, Make
 from trainkernel.runtime.tensors import Device, TensorView, required_alignment
 
 
@@ -76,15 +78,24 @@ class TorchFramework(FrameworkDefaults):
 
     def allocator(self, spec: TensorSpec, device: Device) -> Allocate:
         """See :class:`~trainkernel.runtime.frameworks.base.Framework`."""
-        # The fastest of torch's ways to make a tensor: 1.0 us against 1.5 for torch.empty.
-        empty, shape, strides = self._torch.empty_strided, spec.shape, spec.strides
-        dtype, wanted = getattr(self._torch, spec.dtype), self._device(device)
+        make = self.maker(spec, device)
 
         def allocate() -> tuple[Any, int]:
-            tensor = empty(shape, strides, dtype=dtype, device=wanted)
+            tensor = make()
             return tensor, tensor.data_ptr()
 
         return allocate
+
+    def maker(self, spec: TensorSpec, device: Device) -> Make:
+        """See :class:`~trainkernel.runtime.frameworks.base.Framework`."""
+        # The fastest of torch's ways to make a tensor: 0.8 us against 1.3 for torch.empty.
+        empty, dtype = self._torch.empty_strided, getattr(self._torch, spec.dtype)
+        return partial(empty, spec.shape, spec.strides, dtype=dtype, device=self._device(device))
+
+    def exchange(self, kind: type) -> Exchange | None:
+        """See :class:`~trainkernel.runtime.frameworks.base.Framework`."""
+        # Negation is the one laziness of real tensors, and DLPack does not tell it.
+        return exchange_of(kind, self._torch.Tensor.is_neg)
 
     def current_stream(self, index: int) -> int:
         """See :class:`~trainkernel.runtime.frameworks.base.Framework`."""

@@ -1,0 +1,187 @@
+"""The native part of a call: checks of tensors and the launch, in lib/Runtime/StepCall.cpp.
+
+It is optional: where its library is missing, or Python is not one that it fits, ``binding`` and the backends do the
+same work in Python. It never refuses anything itself, but sends whatever does not certainly fit down that way.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import sysconfig
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from trainkernel.manifest import Manifest, TensorSpec
+from trainkernel.runtime.dlpack import DEVICE_TYPES, TYPE_CODES
+from trainkernel.runtime.frameworks.base import Framework
+from trainkernel.runtime.tensors import Device, required_alignment
+
+#: Results of :attr:`NativeCall.launch` besides CUDA's own errors, which are positive.
+LOOK_CLOSER, LAUNCH_IN_PYTHON = -1, -2
+
+_LIBRARY = "libtrainkernel_call.so"
+_VARIABLE = "TRAINKERNEL_CALL_LIBRARY"
+_VERSION = 1
+#: In the package where it is installed, in the build folder of a checkout.
+_PLACES = (
+    Path(__file__).parent / _LIBRARY,
+    Path(__file__).resolve().parents[3] / "build" / "lib" / "Runtime" / _LIBRARY,
+)
+
+
+@lru_cache(maxsize=1)
+def call_library() -> Any:
+    """The library, or None where there is none that fits this Python. An environment variable of "none" hides it."""
+    given = os.environ.get(_VARIABLE)
+    path = Path(given) if given else next((place for place in _PLACES if place.is_file()), None)
+    if path is None or given == "none":
+        return None
+    # Other implementations, and Python without the GIL, have other objects and other rules.
+    if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return None
+    try:
+        # PyDLL keeps the GIL.
+        library = ctypes.PyDLL(os.fspath(path))
+        if library.tk_call_version() != _VERSION:
+            return None
+        _declare(library)
+    except (OSError, AttributeError):
+        return None
+    return library
+
+
+def _declare(library: Any) -> None:
+    obj, pointer, i32, i64, u64 = (
+        ctypes.py_object,
+        ctypes.c_void_p,
+        ctypes.c_int32,
+        ctypes.c_int64,
+        ctypes.c_uint64,
+    )
+    signatures: dict[str, tuple[Any, tuple[Any, ...]]] = {
+        "tk_call_new": (obj, (i32, i32, i64, obj)),
+        "tk_call_add_tensor": (None, (obj, ctypes.c_uint8, ctypes.c_uint8, pointer, i64, u64, u64, i64)),
+        "tk_call_add_type": (i32, (obj, i64, obj, pointer, pointer)),
+        "tk_call_set_cuda": (None, (obj, *[pointer] * 5)),
+        "tk_call_add_lane": (None, (obj, pointer, pointer, u64)),
+        "tk_call_function": (obj, (obj, i32)),
+        "tk_call_watch": (obj, (obj, pointer, pointer, i64)),
+    }
+    for name, (result, arguments) in signatures.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+
+
+@dataclass(frozen=True)
+class LaunchFunctions:
+    """Addresses of what :meth:`NativeCall.launch_on` needs.
+
+    Attributes:
+        launch, is_capturing, current_context: cuLaunchKernelEx, cuStreamIsCapturing, cuCtxGetCurrent.
+        function: the kernel, a CUfunction.
+        context: the context that must be current, a CUcontext.
+    """
+
+    launch: int
+    is_capturing: int
+    current_context: int
+    function: int
+    context: int
+
+
+class NativeCall:
+    """One step, as native code knows it.
+
+    Args:
+        library: from :func:`call_library`.
+        manifest: of the step.
+        device: where it runs.
+        alignment: of tensors there in bytes.
+
+    Attributes:
+        read: ``read(leaves, fresh, donate)``: the addresses of all tensors, or LOOK_CLOSER. ``leaves`` are the inputs,
+            ``fresh`` the outputs that take no donated input's place, both lists.
+        launch: ``launch(leaves, fresh, donate)``: checks and launches on the current stream of the first input's
+            framework; 0, a CUDA error, LOOK_CLOSER, or LAUNCH_IN_PYTHON where the tensors fit but the stream is
+            unknown or being captured.
+    """
+
+    def __init__(self, library: Any, manifest: Manifest, device: Device, alignment: int) -> None:
+        self._library, self._specs = library, (*manifest.inputs, *manifest.outputs)
+        index = device.index
+        self._step = library.tk_call_new(DEVICE_TYPES[device.kind], index, len(manifest.inputs), False)
+        for spec in self._specs:
+            self._add_tensor(spec, alignment)
+        # What native code borrows.
+        self._borrowed: list[Any] = []
+        self._types: set[tuple[int, type]] = set()
+        self.read: Callable[[list[Any], list[Any], bool], Any] = library.tk_call_function(self._step, 0)
+        self.launch: Callable[[list[Any], list[Any], bool], int] = library.tk_call_function(self._step, 1)
+
+    def _add_tensor(self, spec: TensorSpec, alignment: int) -> None:
+        shape = (ctypes.c_int64 * len(spec.shape))(*spec.shape)
+        needed = required_alignment(spec, alignment) if spec.nbytes else 1
+        updates = -1 if spec.updates is None else spec.updates
+        code, bits = TYPE_CODES[spec.dtype]
+        self._library.tk_call_add_tensor(
+            self._step, code, bits, ctypes.addressof(shape), len(spec.shape), needed, spec.nbytes, updates
+        )
+
+    def learn(self, tensors: Sequence[Any], framework: Framework) -> bool:
+        """Accept the types of these tensors, each in its place among inputs and outputs.
+
+        Returns:
+            Whether they are of types that native code can read.
+        """
+        for index, tensor in enumerate(tensors):
+            kind = type(tensor)
+            if (index, kind) in self._types:
+                continue
+            exchange = framework.exchange(kind) if framework.owns(tensor) else None
+            if exchange is None:
+                return False
+            lazy = None if exchange.is_lazy is None else id(exchange.is_lazy)
+            if not self._library.tk_call_add_type(self._step, index, kind, exchange.table, lazy):
+                return False
+            self._borrowed.append((kind, exchange))
+            self._types.add((index, kind))
+        return True
+
+    def knows(self, index: int, kind: type) -> bool:
+        """Whether a type is accepted at a place."""
+        return (index, kind) in self._types
+
+    def watch(self, places: Sequence[tuple[int, Any, int]]) -> Callable[[list[Any]], bool]:
+        """A function of a list of tensors that tells whether each fits and has the address that it had.
+
+        Args:
+            places: for each tensor, which of the inputs it is, the tensor, its address.
+        """
+        count = len(places)
+        indices = (ctypes.c_int64 * count)(*(index for index, _, _ in places))
+        addresses = (ctypes.c_uint64 * count)(*(address for _, _, address in places))
+        watch = self._library.tk_call_watch
+        found: Callable[[list[Any]], bool] = watch(
+            self._step, ctypes.addressof(indices), ctypes.addressof(addresses), count
+        )
+        return found
+
+    def launch_on(self, functions: LaunchFunctions | None) -> None:
+        """Let :attr:`launch` launch; None ends that."""
+        given = (0,) * 5 if functions is None else tuple(vars(functions).values())
+        self._library.tk_call_set_cuda(self._step, *given)
+
+    def add_lane(self, stream: int, config: int, workspace: int) -> None:
+        """Let :attr:`launch` use a stream.
+
+        Args:
+            stream: its handle.
+            config: address of a CUlaunchConfig that lives as long as the step.
+            workspace: of launches on this stream.
+        """
+        self._library.tk_call_add_lane(self._step, stream, config, workspace)

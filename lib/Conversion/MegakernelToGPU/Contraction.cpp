@@ -2,6 +2,7 @@
 
 #include "lib/Conversion/MegakernelToGPU/Contraction.h"
 
+#include "lib/Analysis/Sources.h"
 #include "lib/Conversion/Common/CarriedLoop.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -49,6 +50,9 @@ public:
   }
 
 private:
+  /// About half of a thread's registers.
+  static constexpr int64_t maxEpilogueBytes = 384;
+
   static ContractionPlan planAt(const TileDomain &domain, int64_t threads, int64_t sharedOffset) {
     ContractionPlan plan(domain, threads);
     plan.a.byteOffset += sharedOffset;
@@ -185,7 +189,8 @@ private:
     std::unique_ptr<ElementEmitter> emitter;
   };
 
-  // What the epilogue reads is loaded before the product is computed, where no bound has to be tested first.
+  // Where the results are. What their epilogue reads is loaded before the product is computed, where it fits registers
+  // beside it.
   void locateResults(ArrayRef<LaneIndex> origin) {
     results.clear();
     int64_t lanes = unit->lanes();
@@ -203,15 +208,27 @@ private:
       if (plan.rows < plan.sizeOf(plan.mLoop))
         result.inBounds = math.both(result.inBounds, math.less(m, plan.rows));
       result.emitter = std::make_unique<ElementEmitter>(builder, domain.tile, lanes);
+      results.push_back(std::move(result));
+    }
+    resultsAtOnce = std::max<int64_t>(1, maxEpilogueBytes / (lanes * epilogueBytes(domain.region)));
+    if (llvm::divideCeil(plan.sizeOf(plan.mLoop) * plan.sizeOf(plan.nLoop), context.threads) / lanes <= resultsAtOnce)
+      resultsAtOnce = 0;
+    if (resultsAtOnce == 0)
+      loadSideOperands(0, results.size());
+  }
+
+  // Not where a bound has to be tested first.
+  void loadSideOperands(size_t first, size_t count) {
+    for (Result &result : MutableArrayRef<Result>(results).slice(first, count))
       if (!result.inBounds)
         for (Value yielded : domain.region.yielded)
           result.emitter->preload(yielded, result.indices);
-      results.push_back(std::move(result));
-    }
   }
 
   LogicalResult finish(ValueRange accumulators) {
     for (auto [index, result] : llvm::enumerate(results)) {
+      if (resultsAtOnce > 0 && index % resultsAtOnce == 0)
+        loadSideOperands(index, std::min<size_t>(resultsAtOnce, results.size() - index));
       Value holds = unit->hasResults(index);
       if (result.inBounds)
         holds = math.both(holds, result.inBounds);
@@ -255,6 +272,8 @@ private:
   bool aIsStaged = false, bIsStaged;
   SmallVector<Value> initial;
   SmallVector<Result> results;
+  /// What a thread's results read and write is on its way for so many of them at once; 0 for all, ahead of the product.
+  int64_t resultsAtOnce = 0;
 };
 } // namespace
 

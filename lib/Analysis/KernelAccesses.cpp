@@ -40,19 +40,29 @@ bool mlir::megakernel::readsOwnElementOnly(TileOp tile, unsigned index) {
 
 KernelAccesses::KernelAccesses(KernelOp kernel) : kernel(kernel) {
   arena = kernel.getNumArguments();
-  unsigned epoch = 0;
+  addStep();
+  epochsPerStep = epoch + 1;
+  if (!kernel.getRepeat())
+    return;
+  ++step;
+  ++epoch;
+  addStep();
+}
+
+void KernelAccesses::addStep() {
   for (Operation &op : kernel.getBody().front()) {
     if (isa<BarrierOp>(op))
       ++epoch;
     else if (auto phase = dyn_cast<PhaseOp>(op))
       for (auto tile : phase.getBody().front().getOps<TileOp>())
-        addTile(tile, epoch);
+        addTile(tile);
     else if (auto commit = dyn_cast<CommitOp>(op))
-      addCommit(commit, epoch);
+      addCommit(commit);
   }
 }
 
-void KernelAccesses::addTile(TileOp tile, unsigned epoch) {
+void KernelAccesses::addTile(TileOp tile) {
+  ops.push_back(tile);
   for (auto [index, input] : llvm::enumerate(tile.getInputs())) {
     // What may be read early may also be read in its phase.
     if (tile.isPrefetched(index) && epoch > 0)
@@ -63,31 +73,38 @@ void KernelAccesses::addTile(TileOp tile, unsigned epoch) {
     add(tile, output, /*isWrite=*/true, epoch, /*ownElementOnly=*/false);
 }
 
-void KernelAccesses::addCommit(CommitOp commit, unsigned epoch) {
+void KernelAccesses::addCommit(CommitOp commit) {
+  ops.push_back(commit);
   add(commit, commit.getSource(), /*isWrite=*/false, epoch, /*ownElementOnly=*/true);
   add(commit, commit.getTarget(), /*isWrite=*/true, epoch, /*ownElementOnly=*/false);
 }
 
-void KernelAccesses::add(Operation *op, Value buffer, bool isWrite, unsigned epoch, bool ownElementOnly) {
-  if (ops.empty() || ops.back() != op)
-    ops.push_back(op);
+void KernelAccesses::add(Operation *op, Value buffer, bool isWrite, unsigned atEpoch, bool ownElementOnly) {
   buffers.push_back(rootOfBuffer(buffer));
   auto argument = dyn_cast<BlockArgument>(buffers.back());
   bool isInput = argument && !kernel.isOutput(argument.getArgNumber());
-  accesses.push_back({rangeOf(buffer), isWrite, static_cast<unsigned>(ops.size() - 1), epoch, ownElementOnly,
-                      /*wantsInitial=*/!isWrite && isInput});
+  // From the second step on a state is what the step before wrote.
+  bool isWrittenBefore = isInput && step > 0 && kernel.getUpdatingArg(argument.getArgNumber());
+  accesses.push_back({rangeOf(buffer), isWrite, static_cast<unsigned>(ops.size() - 1), atEpoch, ownElementOnly, step,
+                      /*wantsInitial=*/!isWrite && isInput,
+                      /*wantsWritten=*/!isWrite && (!isInput || isWrittenBefore)});
 }
 
 MemoryRange KernelAccesses::rangeOf(Value buffer) {
   Value root = rootOfBuffer(buffer);
   int64_t bytes = bytesOfBuffer(cast<MemRefType>(root.getType()));
   if (auto argument = dyn_cast<BlockArgument>(root)) {
-    // With donated state the output is the memory of the state that it replaces.
-    std::optional<unsigned> updated = kernel.getUpdatedArg(argument.getArgNumber());
-    return {updated.value_or(argument.getArgNumber()), 0, bytes};
+    unsigned index = argument.getArgNumber();
+    // With donated state the output is the memory of the state that it replaces; other outputs are each step's own.
+    std::optional<unsigned> updated = kernel.getUpdatedArg(index);
+    bool isPerStep = step > 0 && kernel.isOutput(index) && !updated;
+    return {isPerStep ? ownMemory(root, step) : updated.value_or(index), 0, bytes};
   }
   if (std::optional<uint64_t> offset = cast<BufferOp>(root.getDefiningOp()).getOffset())
     return {arena, static_cast<int64_t>(*offset), static_cast<int64_t>(*offset) + bytes};
-  auto [it, isNew] = memoryOfUnplaced.try_emplace(root, arena + 1 + memoryOfUnplaced.size());
-  return {it->second, 0, bytes};
+  return {ownMemory(root, /*ofStep=*/0), 0, bytes};
+}
+
+unsigned KernelAccesses::ownMemory(Value root, unsigned ofStep) {
+  return memoryOfOthers.try_emplace({root, ofStep}, arena + 1 + memoryOfOthers.size()).first->second;
 }

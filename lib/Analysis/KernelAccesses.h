@@ -16,25 +16,33 @@ int64_t bytesOfBuffer(MemRefType type);
 /// may be written over that input.
 bool readsOwnElementOnly(TileOp tile, unsigned index);
 
-/// Every access of a kernel in program order. An access's `op` is an index into `ops`.
+/// Every access of a kernel in program order. An access's `op` is an index into `ops`. Of a kernel that repeats these
+/// are two steps: what holds from each to the next holds for any number of them.
 struct KernelAccesses {
   SmallVector<trainkernel::Access> accesses;
   /// Of each access, the buffer or argument that it goes to.
   SmallVector<Value> buffers;
   SmallVector<Operation *> ops;
 
+  /// Barriers that a step passes before the next one starts, the one in between included.
+  unsigned epochsPerStep = 1;
+
   explicit KernelAccesses(KernelOp kernel);
 
 private:
-  void addTile(TileOp tile, unsigned epoch);
-  void addCommit(CommitOp commit, unsigned epoch);
-  void add(Operation *op, Value buffer, bool isWrite, unsigned epoch, bool ownElementOnly);
+  void addStep();
+  void addTile(TileOp tile);
+  void addCommit(CommitOp commit);
+  void add(Operation *op, Value buffer, bool isWrite, unsigned atEpoch, bool ownElementOnly);
   trainkernel::MemoryRange rangeOf(Value buffer);
+  unsigned ownMemory(Value root, unsigned ofStep);
 
   KernelOp kernel;
+  unsigned step = 0, epoch = 0;
   /// The memory that stands for the arena.
   unsigned arena = 0;
-  DenseMap<Value, unsigned> memoryOfUnplaced;
+  /// What is neither an argument in all steps nor in the arena.
+  DenseMap<std::pair<Value, unsigned>, unsigned> memoryOfOthers;
 };
 
 } // namespace mlir::megakernel

@@ -18,6 +18,7 @@
 #include "lib/Transforms/NormalizeNumerics/NormalizeNumerics.h"
 #include "lib/Transforms/PlanBuffers/PlanBuffers.h"
 #include "lib/Transforms/PrefetchInputs/PrefetchInputs.h"
+#include "lib/Transforms/RepeatSteps/RepeatSteps.h"
 #include "lib/Transforms/RequireForm/RequireForm.h"
 #include "lib/Transforms/SchedulePhases/SchedulePhases.h"
 #include "lib/Transforms/SplitReductions/SplitReductions.h"
@@ -48,6 +49,7 @@ void mlir::megakernel::registerOwnPasses() {
   registerInsertBarriersPasses();
   registerPrefetchInputsPasses();
   registerPlanBuffersPasses();
+  registerRepeatStepsPasses();
   registerCheckSchedulePasses();
   registerCPUEntryPasses();
   registerMegakernelToCPUPasses();

@@ -38,11 +38,11 @@ llvm::SmallVector<Conflict> trainkernel::findConflicts(llvm::ArrayRef<Access> ac
       const Access &earlier = accesses[j];
       if (mayRace(earlier, access))
         conflicts.push_back({Conflict::Race, j, i});
-      if (access.wantsInitial && earlier.isWrite && earlier.epoch < access.epoch &&
+      if (access.wantsInitial && earlier.isWrite && earlier.step == access.step && earlier.epoch < access.epoch &&
           earlier.range.overlaps(access.range))
         conflicts.push_back({Conflict::Overwritten, j, i});
     }
-    if (!access.isWrite && !access.wantsInitial && !isInitialized(accesses, access))
+    if (access.wantsWritten && !isInitialized(accesses, access))
       conflicts.push_back({Conflict::Uninitialized, i, i});
   }
   return conflicts;

@@ -33,8 +33,12 @@ struct Access {
   unsigned epoch = 0;
   /// True where each tile of the op reads only the elements that it itself writes, and reads them first.
   bool ownElementOnly = false;
-  /// True for a read that wants what the memory held before the launch: that of an input.
+  /// The step of the launch.
+  unsigned step = 0;
+  /// True for a read that wants what the memory held before the step: that of an input.
   bool wantsInitial = false;
+  /// True for a read of what an earlier epoch must have written.
+  bool wantsWritten = false;
 };
 
 struct Conflict {
@@ -43,7 +47,7 @@ struct Conflict {
 };
 
 /// Pairs of accesses that nothing orders and of which one is a write, reads of what no earlier epoch wrote, and reads
-/// of inputs that an earlier epoch overwrote.
+/// of inputs that an earlier epoch of the same step overwrote.
 llvm::SmallVector<Conflict> findConflicts(llvm::ArrayRef<Access> accesses);
 
 } // namespace trainkernel

@@ -46,8 +46,11 @@ public:
 std::unique_ptr<TileEmitter> createContraction(const CtaContext &context, TileDomain &domain, int64_t sharedOffset);
 LogicalResult emitPointwise(const CtaContext &context, TileDomain &domain);
 LogicalResult emitReduction(const CtaContext &context, TileDomain &domain, int64_t sharedOffset);
-/// `between` runs between the CTA's arrival at the barrier and its wait.
-LogicalResult emitBarrier(const CtaContext &context, BarrierOp barrier, function_ref<LogicalResult()> between);
+/// A barrier's two halves. What the arrival returns, of type `arrivalType` or null where that is null, is what the wait
+/// needs of it.
+Type arrivalType(const CtaContext &context, Scope scope);
+Value emitArrival(const CtaContext &context, Location loc, Scope scope);
+void emitWait(const CtaContext &context, Location loc, Scope scope, Value arrival);
 
 /// Waits until all launches before this one on its stream have ended and what they wrote is visible; then lets the next
 /// launch start its CTAs, which wait likewise.

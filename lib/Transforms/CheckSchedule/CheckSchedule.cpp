@@ -17,14 +17,15 @@ using trainkernel::Conflict;
 // The op is not printed: the message names what matters of it.
 static InFlightDiagnostic errorAt(Operation *op) { return mlir::emitError(op->getLoc()); }
 
-static LogicalResult verifyBarrier(KernelOp kernel, BarrierOp barrier) {
+// `what` joins the threads of `scope`.
+static LogicalResult verifyScope(KernelOp kernel, Operation *op, StringRef what, Scope scope) {
   bool isOneCta = kernel.getGrid() == 1, isOneCluster = kernel.getGrid() == kernel.getCluster();
-  if (barrier.getScope() == Scope::Cta && !isOneCta)
-    return errorAt(barrier) << "barrier of scope cta in a grid of " << kernel.getGrid()
-                            << " CTAs, expected a scope that joins all of them";
-  if (barrier.getScope() == Scope::Cluster && !isOneCluster)
-    return errorAt(barrier) << "barrier of scope cluster in a grid of " << kernel.getGrid() << " CTAs in clusters of "
-                            << kernel.getCluster() << ", expected scope grid to join all of them";
+  if (scope == Scope::Cta && !isOneCta)
+    return errorAt(op) << what << " of scope cta in a grid of " << kernel.getGrid()
+                       << " CTAs, expected a scope that joins all of them";
+  if (scope == Scope::Cluster && !isOneCluster)
+    return errorAt(op) << what << " of scope cluster in a grid of " << kernel.getGrid() << " CTAs in clusters of "
+                       << kernel.getCluster() << ", expected scope grid to join all of them";
   return success();
 }
 
@@ -57,7 +58,10 @@ static LogicalResult verifyComplete(KernelOp kernel) {
       return errorAt(commit) << "commit to " << nameOf(kernel, rootOfBuffer(commit.getTarget()))
                              << " is not resolved, expected 'tk-commit-state' to have run";
     auto barrier = dyn_cast<BarrierOp>(op);
-    if (barrier && failed(verifyBarrier(kernel, barrier)))
+    if (barrier && failed(verifyScope(kernel, barrier, "barrier", barrier.getScope())))
+      return failure();
+    auto repeat = dyn_cast<RepeatOp>(op);
+    if (repeat && failed(verifyScope(kernel, repeat, "repeat", repeat.getScope())))
       return failure();
     int64_t end = buffer ? *buffer.getOffset() + bytesOfBuffer(cast<MemRefType>(buffer.getType())) : 0;
     int64_t arena = kernel.getArenaBytes().value_or(0);
@@ -104,9 +108,8 @@ private:
   };
 
   void reportRace(const Conflict &conflict) const {
-    Operation *first = opOf(conflict.first), *second = opOf(conflict.second);
-    InFlightDiagnostic diag = errorAt(second) << doing(conflict.second);
-    if (first == second) {
+    InFlightDiagnostic diag = errorAt(opOf(conflict.second)) << doing(conflict.second);
+    if (all.accesses[conflict.first].op == all.accesses[conflict.second].op) {
       diag << " at other elements than those that the same op writes, expected it in a later phase";
       return;
     }
@@ -116,13 +119,16 @@ private:
     else
       diag << (place(conflict.first).phase == place(conflict.second).phase ? "two phases with a barrier between them"
                                                                            : "a barrier between the two phases");
-    diag.attachNote(first->getLoc()) << doing(conflict.first) << " here";
+    diag.attachNote(opOf(conflict.first)->getLoc()) << doing(conflict.first) << " here";
   }
 
   Operation *opOf(unsigned access) const { return all.ops[all.accesses[access].op]; }
   const Place &place(unsigned access) const { return placeOf.find(opOf(access)->getParentOp())->second; }
   // A read ahead of the barrier before its phase.
-  bool isEarly(unsigned access) const { return all.accesses[access].epoch < place(access).epoch; }
+  bool isEarly(unsigned access) const {
+    const trainkernel::Access &found = all.accesses[access];
+    return found.epoch < place(access).epoch + found.step * all.epochsPerStep;
+  }
 
   // E.g. "phase 1 reads input x".
   std::string doing(unsigned access) const {
@@ -130,6 +136,7 @@ private:
     llvm::raw_string_ostream(text) << "phase " << place(access).phase
                                    << (all.accesses[access].isWrite ? " writes " : " reads ")
                                    << nameOf(kernel, all.buffers[access])
+                                   << (all.accesses[access].step > 0 ? " in the next step" : "")
                                    << (isEarly(access) ? " ahead of the barrier before it" : "");
     return text;
   }
@@ -148,8 +155,11 @@ private:
 };
 } // namespace
 
-// A read beside a write is one mistake, though what it reads is not written before either.
-static bool isSaidAlready(ArrayRef<Conflict> said, const Conflict &conflict) {
+// A read beside a write is one mistake, though what it reads is not written before either. What is wrong within a step
+// is wrong within the next one, too.
+static bool isSaidAlready(const KernelAccesses &all, ArrayRef<Conflict> said, const Conflict &conflict) {
+  if (conflict.first != conflict.second && all.accesses[conflict.first].step > 0)
+    return true;
   return conflict.kind == Conflict::Uninitialized && llvm::any_of(said, [&](const Conflict &other) {
            return other.kind == Conflict::Race && other.second == conflict.second;
          });
@@ -166,7 +176,7 @@ struct CheckSchedulePass : public megakernel::impl::TkCheckScheduleBase<CheckSch
     SmallVector<Conflict> conflicts = trainkernel::findConflicts(all.accesses);
     ConflictReporter reporter(kernel, all);
     for (const Conflict &conflict : conflicts)
-      if (!isSaidAlready(conflicts, conflict))
+      if (!isSaidAlready(all, conflicts, conflict))
         reporter.report(conflict);
     if (!conflicts.empty())
       signalPassFailure();

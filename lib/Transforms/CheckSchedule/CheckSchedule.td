@@ -8,10 +8,12 @@ def TkCheckSchedule : Pass<"tk-check-schedule", "::mlir::megakernel::KernelOp"> 
     * no two accesses to the same bytes, of which one is a write, lie between the same two barriers, unless one op
       makes both and reads only the element that it writes; with donated state an output is the memory of the state;
     * every read of a buffer or an output comes after a write of all its bytes;
-    * no state is read after a phase that may have replaced it;
+    * no state is read after a phase of the same step that may have replaced it;
     * every barrier joins all CTAs that run, so that it orders what it should and no CTA waits for one that does not
       come: cta scope only in a grid of one, cluster scope only where the grid is one cluster;
-    * every buffer has a place and every commit is resolved.
+    * every buffer has a place and every commit is resolved;
+    * all of this also holds from one step of a launch to the next, where the kernel repeats: then a state is read that
+      the step before must have written, and buffers and donated state are written again.
 
     Changes nothing. Fails with the numbers of the phases and the names of the buffers or arguments, at the lines of
     both. A schedule made by our own passes always passes; a schedule written or edited by hand gets told what is

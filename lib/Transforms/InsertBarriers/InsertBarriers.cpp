@@ -14,12 +14,6 @@ using namespace mlir;
 using namespace mlir::megakernel;
 using trainkernel::Access;
 
-static Scope joinAll(KernelOp kernel) {
-  if (kernel.getGrid() == 1)
-    return Scope::Cta;
-  return kernel.getGrid() == kernel.getCluster() ? Scope::Cluster : Scope::Grid;
-}
-
 static bool conflicts(ArrayRef<Access> pending, ArrayRef<Access> next) {
   return llvm::any_of(pending, [&](const Access &a) {
     return llvm::any_of(next, [&](const Access &b) { return (a.isWrite || b.isWrite) && a.range.overlaps(b.range); });
@@ -31,7 +25,7 @@ struct InsertBarriersPass : public megakernel::impl::TkInsertBarriersBase<Insert
   void runOnOperation() override {
     KernelOp kernel = getOperation();
     KernelAccesses all(kernel);
-    Scope scope = joinAll(kernel);
+    Scope scope = kernel.getJoiningScope();
     SmallVector<Access> pending;
     for (auto phase : kernel.getBody().front().getOps<PhaseOp>()) {
       SmallVector<Access> next;

@@ -22,16 +22,22 @@ struct PrefetchInputsPass : public megakernel::impl::TkPrefetchInputsBase<Prefet
       return;
     kernel.walk([](TileOp tile) { tile.removePrefetchedAttr(); });
     KernelAccesses all(kernel);
-    for (auto phase : kernel.getBody().front().getOps<PhaseOp>())
-      if (isa_and_nonnull<BarrierOp>(phase->getPrevNode()))
+    bool isFirst = true;
+    for (auto phase : kernel.getBody().front().getOps<PhaseOp>()) {
+      // The first phase stands behind the barrier that ends the step before.
+      bool isBehindRepeat = isFirst && kernel.getRepeat();
+      if (isBehindRepeat || isa_and_nonnull<BarrierOp>(phase->getPrevNode()))
         for (auto tile : phase.getBody().front().getOps<TileOp>())
-          markInputs(all, tile);
+          markInputs(all, tile, isBehindRepeat);
+      isFirst = false;
+    }
   }
 
 private:
-  // A tile op's first accesses are its inputs, in order.
-  void markInputs(const KernelAccesses &all, TileOp tile) {
-    const Access *own = llvm::find_if(all.accesses, [&](const Access &access) { return all.ops[access.op] == tile; });
+  // A tile op's first accesses in a step are its inputs, in order.
+  void markInputs(const KernelAccesses &all, TileOp tile, unsigned step) {
+    const Access *own = llvm::find_if(
+        all.accesses, [&](const Access &access) { return access.step == step && all.ops[access.op] == tile; });
     SmallVector<int64_t> prefetched;
     for (int64_t index = 0, e = tile.getInputs().size(); index < e; ++index)
       if (!isWrittenJustBefore(all, own[index]))

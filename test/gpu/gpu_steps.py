@@ -20,6 +20,7 @@ import torch
 from torch.func import grad_and_value
 from torch.utils._pytree import tree_map
 
+import many_steps
 import training_steps
 from training_steps import Step, mlp
 
@@ -245,6 +246,11 @@ _STATES: dict[str, GpuStep] = {
 }
 
 
+def _as_it_is(step: Step, compute: torch.dtype) -> Step:
+    """A step that computes in the dtypes of its arguments."""
+    return step
+
+
 def _all_steps() -> dict[str, GpuStep]:
     steps: dict[str, GpuStep] = {}
     for name, (make, make_args) in training_steps.STEPS.items():
@@ -256,6 +262,8 @@ def _all_steps() -> dict[str, GpuStep]:
         steps[name] = GpuStep(mlp, partial(_layers_args, *sizes), dtype)
     for name, (loss_of, make_args, dtype) in _DESCENTS.items():
         steps[name] = GpuStep(descend(loss_of, batch_tensors=len(make_args()) - 1), make_args, dtype)
+    for name, (step, make_args) in many_steps.STEPS.items():
+        steps[f"many_{name}"] = GpuStep(partial(_as_it_is, step), make_args, F32)
     for seed in range(random_steps.COUNT):
         steps[f"random_{seed}"] = GpuStep(*random_steps.random_step(seed))
     return steps | _STATES

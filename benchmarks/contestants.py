@@ -9,6 +9,8 @@ from replay to replay. A peer's name is made of words joined by "-":
   strongest form that a user of PyTorch has.
 - ``pdl``, added to the two above: programmatic dependent launch.
 - ``max-autotune``, likewise: the compiler tries kernels by running them.
+
+Beside them, and not against them, stands one launch of 100 of our steps over the same batches.
 """
 
 from __future__ import annotations
@@ -21,13 +23,15 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from benchmarks.gates import Batch, clone
+from benchmarks.gates import Batch, clone, ring_of
+from benchmarks.report import MANY, OURS
 from benchmarks.steps.common import Step
 
-OURS = "trainkernel"
 DEFAULT_PEERS = ("eager", "inplace-pdl")
 ALL_PEERS = ("eager", "inductor", "inplace", "inplace-pdl", "max-autotune", "max-autotune-inplace-pdl")
 _WARM_UP = 3
+#: Of the launch of many steps.
+MANY_STEPS = 100
 
 
 @dataclass
@@ -40,6 +44,7 @@ class Contestant:
         keep: what the graph reads and writes, and must live as long.
         prepare_seconds: time of the first call, which compiles.
         first_loss: the loss of the last step of the first replay, from the common initial state.
+        steps: that one replay takes.
     """
 
     name: str
@@ -47,6 +52,7 @@ class Contestant:
     keep: Any
     prepare_seconds: float
     first_loss: float
+    steps: int
 
 
 def check_peer(name: str) -> str:
@@ -67,6 +73,16 @@ def make_ours(compiled: Callable[..., Any], state: Any, batches: Sequence[Batch]
         return compiled(state, *batch, donate=True)
 
     return _capture(OURS, call, state, batches)
+
+
+def make_many(compiled: Any, state: Any, batches: Sequence[Batch]) -> Contestant:
+    """The compiled step, with its state donated, many times in one launch over a ring of the batches."""
+
+    def call(state: Any, *ring: torch.Tensor) -> Any:
+        losses, *rest = compiled.run(state, *ring, steps=MANY_STEPS, donate=True)
+        return losses[-1], *rest
+
+    return _capture(MANY, call, state, [ring_of(batches)], steps=MANY_STEPS)
 
 
 def make_peer(name: str, step: Step, state: Any, batches: Sequence[Batch]) -> Contestant:
@@ -97,7 +113,7 @@ def make_peer(name: str, step: Step, state: Any, batches: Sequence[Batch]) -> Co
     return _capture(name, feed_back, state, batches)
 
 
-def _capture(name: str, call: Step, initial: Any, batches: Sequence[Batch]) -> Contestant:
+def _capture(name: str, call: Step, initial: Any, batches: Sequence[Batch], *, steps: int | None = None) -> Contestant:
     state = clone(initial)
 
     def once() -> Any:
@@ -121,4 +137,4 @@ def _capture(name: str, call: Step, initial: Any, batches: Sequence[Batch]) -> C
         old.copy_(value)
     graph.replay()
     torch.cuda.synchronize()
-    return Contestant(name, graph, (state, batches, loss, call), seconds, float(loss))
+    return Contestant(name, graph, (state, batches, loss, call), seconds, float(loss), steps or len(batches))

@@ -199,6 +199,25 @@ def test_the_manifest_of_several_steps_says_what_is_stacked(sgd: trainkernel.Com
     assert [spec.shape for spec in manifest.outputs] == [(5,), (16, 24), (24,)]
 
 
+def test_the_report_says_what_several_steps_in_a_launch_take() -> None:
+    compiled = trainkernel.compile_training(mlp(torch.bfloat16), mlp_args(8, 16, 24), target="cuda", arch="sm_90a")
+    report = compiled.report()
+    assert (report.repeat_barrier, report.repeat_spill_bytes) == ("cluster", 0)
+    assert report.registers and report.repeat_registers and report.repeat_registers != report.registers
+    text = report.to_text()
+    assert f"{report.registers} a thread, 0 bytes spilled; {report.repeat_registers}, 0 for several steps" in text
+    assert "cluster between two steps of a launch" in text
+    assert ".entry step(" in compiled.ptx
+    assert ".entry step_many(" in compiled.ptx
+
+
+def test_a_gpu_kernel_of_many_phases_is_one_function() -> None:
+    args = mlp_args(8, *[16] * 8)
+    report = trainkernel.compile_training(mlp(torch.bfloat16), args, target="cuda", arch="sm_90a").report()
+    assert len(report.phases) > 6
+    assert report.repeat_barrier and report.registers and report.repeat_registers is None
+
+
 def test_a_closed_step_is_refused() -> None:
     args = mlp_args(2, 3, 4)
     compiled = trainkernel.compile_training(mlp(torch.float32), args, target="cpu")

@@ -2,7 +2,8 @@
 
 In the order in which a call passes them: ``artifact`` (and ``elf``) read and check the file; ``step`` is what the
 caller calls; ``structure`` flattens the arguments; ``binding`` checks them, with ``tensors``, ``dlpack`` and one
-module of ``frameworks`` for each tensor framework; ``cpu`` (and ``cpu_features``) or ``cuda`` (and ``driver``) launch.
+module of ``frameworks`` for each tensor framework; ``many`` does so for several steps at a time; ``cpu`` (and
+``cpu_features``) or ``cuda`` (and ``driver``) launch.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ entries of the ring, and whose results that are no next state have one for the s
 from __future__ import annotations
 
 import operator
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -66,7 +65,7 @@ class StepsRunner:
                 hint="compile the step again, or call it once for each step",
             )
         self._manifest, self._backend, self._types = manifest, backend, types
-        self._binders: OrderedDict[tuple[int, int], Binder] = OrderedDict()
+        self._binders: dict[tuple[int, int], tuple[Binder, list[int]]] = {}
         self._one_step = Binder(manifest, backend.device, backend.alignment, types)
         self._updates = tuple(spec.updates for spec in manifest.outputs)
         self._donated = frozenset(index for index in self._updates if index is not None)
@@ -79,16 +78,15 @@ class StepsRunner:
         leaves = self._one_step.leaves(args)
         ring = _ring_of(self._manifest, leaves)
         count = _count_steps(self._manifest, steps, ring)
-        binder = self._binder(ring or 1, count)
+        binder, sizes = self._bound(ring or 1, count)
         plan = binder.plan(leaves, args)
         is_cpu = backend.device.kind == "cpu"
         handle = None if stream is None and is_cpu else backend.stream(stream, plan.home)
         pointers, owners = binder.pointers(plan, leaves, args, handle)
         if donate:
             binder.check_writable(leaves, self._donated, owners)
-            specs = binder.manifest.inputs
-            if not disjoint(pointers, [spec.nbytes for spec in specs]):
-                check_overlap(pointers, specs, self._donated)
+            if not disjoint(pointers, sizes):
+                check_overlap(pointers, binder.manifest.inputs, self._donated)
         foreign = stream is not None and handle != plan.home.current_stream(backend.device.index)
         with plan.home.on_stream(handle or 0, backend.device.index) if foreign else nullcontext():
             results = self._make_outputs(binder, plan, leaves, pointers, donate)
@@ -102,16 +100,17 @@ class StepsRunner:
             plan.home.mark_written([leaves[index] for index in self._donated])
         return binder.build(results)
 
-    def _binder(self, ring: int, steps: int) -> Binder:
-        binder = self._binders.get((ring, steps))
-        if binder is None:
+    def _bound(self, ring: int, steps: int) -> tuple[Binder, list[int]]:
+        """What binds such launches, and the sizes of their inputs."""
+        found = self._binders.get((ring, steps))
+        if found is None:
             manifest = manifest_of_steps(self._manifest, ring, steps)
             binder = Binder(manifest, self._backend.device, self._backend.alignment, self._types)
-            self._binders[ring, steps] = binder
-            if len(self._binders) > _REMEMBERED:
-                self._binders.popitem(last=False)
-        self._binders.move_to_end((ring, steps))
-        return binder
+            found = binder, [spec.nbytes for spec in manifest.inputs]
+            if len(self._binders) >= _REMEMBERED:
+                self._binders.clear()
+            self._binders[ring, steps] = found
+        return found
 
     def _make_outputs(
         self, binder: Binder, plan: Plan, leaves: Sequence[Any], pointers: list[int], donate: bool

@@ -126,6 +126,10 @@ struct CudaOptions : PassPipelineOptions<CudaOptions> {
   PassOptions::Option<int64_t> separatePhases{
       *this, "separate-phases", llvm::cl::desc("phases up to which launches of one step have a function of their own"),
       llvm::cl::init(6)};
+  PassOptions::Option<int64_t> hoistOps{
+      *this, "hoist-ops",
+      llvm::cl::desc("tile ops up to which such a kernel computes indices ahead of the loop over steps"),
+      llvm::cl::init(8)};
 };
 } // namespace
 
@@ -134,6 +138,7 @@ static void buildLowerToCuda(OpPassManager &pm, const CudaOptions &options) {
   ConvertMegakernelToGPUOptions toGPU;
   toGPU.profile = options.profile;
   toGPU.separatePhases = options.separatePhases;
+  toGPU.hoistOps = options.hoistOps;
   pm.addPass(createConvertMegakernelToGPU(toGPU));
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());

@@ -44,6 +44,14 @@ static LLVM::InlineAsmOp emitAsm(OpBuilder &builder, Location loc, TypeRange res
                                    /*operand_attrs=*/ArrayAttr());
 }
 
+Value mlir::megakernel::computeAgain(const CtaContext &context, Location loc, Value index) {
+  OpBuilder &builder = context.builder;
+  Type i32 = builder.getI32Type();
+  Value number = arith::IndexCastUIOp::create(builder, loc, i32, index);
+  number = emitAsm(builder, loc, i32, number, "mov.b32 $0, $1;", "=r,r").getResult(0);
+  return arith::IndexCastUIOp::create(builder, loc, builder.getIndexType(), number);
+}
+
 void mlir::megakernel::emitEarlierLaunchesWait(const CtaContext &context, Location loc) {
   // As text, since the intrinsics do not say that memory changes meanwhile.
   emitAsm(context.builder, loc, {}, {}, "griddepcontrol.wait;", "~{memory}");

@@ -56,6 +56,10 @@ void emitWait(const CtaContext &context, Location loc, Scope scope, Value arriva
 /// launch start its CTAs, which wait likewise.
 void emitEarlierLaunchesWait(const CtaContext &context, Location loc);
 
+/// An index of 32 bits at most, of which the compiler does not know that it is the same in all rounds of a loop.
+/// Otherwise it computes all that follows from it ahead of the loop, for every phase, and has no registers left.
+Value computeAgain(const CtaContext &context, Location loc, Value index);
+
 /// Bytes at the start of the workspace that hold barrier state.
 inline constexpr int64_t barrierStateBytes = 256;
 

@@ -40,11 +40,21 @@ struct OpenPhase {
   SmallVector<std::unique_ptr<Tile>> tiles;
 };
 
-/// One kernel function. It loops over the steps of a launch where `repeats`.
+/// How a kernel function treats the steps of a launch.
+enum class Steps {
+  /// It runs one.
+  One,
+  /// It loops over them, and computes indices ahead of the loop.
+  Hoisted,
+  /// It loops over them, and computes indices again in each.
+  Repeated
+};
+
+/// One kernel function.
 class KernelLowering {
 public:
-  KernelLowering(KernelOp kernel, gpu::GPUModuleOp module, bool repeats, bool profile)
-      : kernel(kernel), module(module), builder(kernel), repeats(repeats), profile(profile) {}
+  KernelLowering(KernelOp kernel, gpu::GPUModuleOp module, Steps steps, bool profile)
+      : kernel(kernel), module(module), builder(kernel), steps(steps), profile(profile) {}
 
   LogicalResult check() {
     if (!kernel.getTarget().value_or("sm").starts_with("sm"))
@@ -68,7 +78,7 @@ public:
     if (overlapsLaunches())
       emitEarlierLaunchesWait(*context, kernel.getLoc());
     recordTime(kernel.getLoc());
-    if (repeats)
+    if (steps != Steps::One)
       beginStep();
     for (Operation &op : kernel.getBody().front())
       if (failed(lower(op)))
@@ -106,7 +116,8 @@ private:
   KernelOp kernel;
   gpu::GPUModuleOp module;
   OpBuilder builder;
-  bool repeats, profile;
+  Steps steps;
+  bool profile;
   int64_t recorded = 0;
   IRMapping buffers;
   std::optional<CtaContext> context;
@@ -137,7 +148,7 @@ void KernelLowering::createFunction(StringRef name) {
     types.push_back(typeInMemory(cast<MemRefType>(type)));
   types.push_back(MemRefType::get(workspaceBytes(), builder.getI8Type()));
   unsigned workspace = types.size() - 1;
-  if (repeats)
+  if (steps != Steps::One)
     types.append(2, builder.getI32Type());
   auto function = gpu::GPUFuncOp::create(builder, loc, name, builder.getFunctionType(types, {}));
   function->setAttr(gpu::GPUDialect::getKernelFuncAttrName(), builder.getUnitAttr());
@@ -157,7 +168,7 @@ void KernelLowering::createFunction(StringRef name) {
   Value shared = gpu::DynamicSharedMemoryOp::create(builder, loc, sharedType);
   context.emplace(CtaContext{builder, thread, cta, threads, static_cast<int64_t>(kernel.getGrid()),
                              entry.getArgument(workspace), shared, bits});
-  if (repeats)
+  if (steps != Steps::One)
     loop.emplace(builder, kernel, LaunchSteps{entry.getArgument(workspace + 1), entry.getArgument(workspace + 2)},
                  bits);
 }
@@ -188,7 +199,7 @@ LogicalResult KernelLowering::lower(Operation &op) {
     return success();
   }
   if (auto repeat = dyn_cast<RepeatOp>(op)) {
-    if (repeats)
+    if (loop)
       endStep(repeat);
     return success();
   }
@@ -272,28 +283,16 @@ LogicalResult KernelLowering::lowerBarrier(BarrierOp barrier) {
 // Steps of a launch
 //===----------------------------------------------------------------------===//
 
-// The value, of which the compiler no longer knows that it is the same in all steps. It would compute all that follows
-// from it ahead of the loop, for every phase, and have no registers left.
-static Value computeAgain(OpBuilder &builder, Location loc, Value index) {
-  Type i32 = builder.getI32Type();
-  Value number = arith::IndexCastUIOp::create(builder, loc, i32, index);
-  number = LLVM::InlineAsmOp::create(builder, loc, TypeRange(i32), ValueRange(number), "mov.b32 $0, $1;", "=r,r",
-                                     /*has_side_effects=*/true, /*is_align_stack=*/false,
-                                     LLVM::tailcallkind::TailCallKind::None,
-                                     LLVM::AsmDialectAttr::get(builder.getContext(), LLVM::AsmDialect::AD_ATT),
-                                     /*operand_attrs=*/ArrayAttr())
-               .getResult(0);
-  return arith::IndexCastUIOp::create(builder, loc, builder.getIndexType(), number);
-}
-
 void KernelLowering::beginStep() {
   Location loc = kernel.getLoc();
   SmallVector<Value> initial;
   if (Type type = arrivalType(*context, kernel.getRepeat().getScope()))
     initial.push_back(arith::ConstantOp::create(builder, loc, builder.getZeroAttr(type)));
   loop->begin(initial);
-  context->thread = computeAgain(builder, loc, context->thread);
-  context->cta = computeAgain(builder, loc, context->cta);
+  if (steps == Steps::Repeated) {
+    context->thread = computeAgain(*context, loc, context->thread);
+    context->cta = computeAgain(*context, loc, context->cta);
+  }
   loop->mapArguments(buffers);
   isApart = true;
 }
@@ -376,21 +375,24 @@ struct ConvertMegakernelToGPUPass : public megakernel::impl::ConvertMegakernelTo
     auto module = gpu::GPUModuleOp::create(builder, kernel.getLoc(), name + "_module");
     RepeatOp repeat = kernel.getRepeat();
     bool isApart = repeat && llvm::range_size(kernel.getBody().front().getOps<PhaseOp>()) <= separatePhases;
-    KernelLowering whole(kernel, module, /*repeats=*/static_cast<bool>(repeat), profile);
+    int64_t numTileOps = 0;
+    kernel.walk([&](TileOp) { ++numTileOps; });
+    Steps repeated = isApart && numTileOps <= hoistOps ? Steps::Hoisted : Steps::Repeated;
+    KernelLowering whole(kernel, module, repeat ? repeated : Steps::One, profile);
     if (failed(whole.check()))
       return failure();
     LaunchNeeds needs = whole.needs();
-    std::string repeated = isApart ? name + "_many" : name;
+    std::string wholeName = isApart ? name + "_many" : name;
     if (repeat)
-      needs.repeated = repeated;
+      needs.repeated = wholeName;
     if (failed(describeKernel(getOperation(), kernel, needs)))
       return failure();
     if (isApart) {
       KernelOp once = cast<KernelOp>(builder.clone(*kernel));
-      if (failed(KernelLowering(once, module, /*repeats=*/false, profile).run(name)))
+      if (failed(KernelLowering(once, module, Steps::One, profile).run(name)))
         return failure();
     }
-    return whole.run(repeated);
+    return whole.run(wholeName);
   }
 };
 } // namespace

@@ -1,6 +1,7 @@
 // A kernel that repeats loops over the steps of a launch.
 // RUN: tk-opt %s --convert-megakernel-to-gpu=separate-phases=0 | FileCheck %s --check-prefixes=CHECK,ONE
-// RUN: tk-opt %s --convert-megakernel-to-gpu=separate-phases=1 | FileCheck %s --check-prefix=BOTH
+// RUN: tk-opt %s --convert-megakernel-to-gpu=separate-phases=1 | FileCheck %s --check-prefixes=BOTH,HOISTED
+// RUN: tk-opt %s --convert-megakernel-to-gpu='separate-phases=1 hoist-ops=0' | FileCheck %s --check-prefixes=BOTH,AGAIN
 // RUN: tk-opt %s --pass-pipeline='builtin.module(tk-lower-to-cuda{separate-phases=0})' -o - | tk-opt --tool=tk-translate --tk-to-ptx | FileCheck %s --check-prefix=PTX
 
 // ONE: megakernel.manifest = "{{.*}}\22repeat\22:{\22barrier\22:\22grid\22,\22symbol\22:\22step\22}
@@ -11,11 +12,15 @@
 // BOTH-NOT: scf.while
 // BOTH: gpu.func @step_many(
 // BOTH: scf.while
+// Indices are computed ahead of the loop only where there are few.
+// HOISTED-NOT: mov.b32
+// AGAIN: llvm.inline_asm {{.*}}"mov.b32 $0, $1;"
 
 // CHECK: gpu.func @step(
 // CHECK-SAME: %[[WORKSPACE:[a-z0-9]*]]: memref<256xi8>, %[[STEPS:[a-z0-9]*]]: i32, %[[RING:[a-z0-9]*]]: i32) kernel
 // The loop carries the step, the entry of the ring, and what the arrival at the barrier left.
 // CHECK: %[[LOOP:.*]]:3 = scf.while (%[[STEP:.*]] = %{{.*}}, %[[ENTRY:.*]] = %{{.*}}, %[[ARRIVAL:.*]] = %{{.*}}) : (i32, i32, i32)
+// CHECK: llvm.inline_asm {{.*}}"mov.b32 $0, $1;"
 // The state is that of the step before, the batch the entry's, the output the step's; an entry of 12 bytes starts
 // anywhere.
 // CHECK: llvm.select

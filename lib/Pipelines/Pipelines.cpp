@@ -129,7 +129,7 @@ struct CudaOptions : PassPipelineOptions<CudaOptions> {
   PassOptions::Option<int64_t> hoistOps{
       *this, "hoist-ops",
       llvm::cl::desc("tile ops up to which such a kernel computes indices ahead of the loop over steps"),
-      llvm::cl::init(8)};
+      llvm::cl::init(4)};
 };
 } // namespace
 

@@ -11,6 +11,7 @@ from replay to replay. A peer's name is made of words joined by "-":
 - ``max-autotune``, likewise: the compiler tries kernels by running them. Without other words the copy is outside.
 
 The default is all of them, the strongest first, so that what the time limit of a step cuts off are the weakest.
+Beside them, and not against them, stands one launch of 100 of our steps over the same batches.
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from benchmarks.gates import Batch, clone
+from benchmarks.gates import Batch, clone, ring_of
+from benchmarks.report import MANY, OURS
 from benchmarks.steps.common import Step
 
-OURS = "trainkernel"
 ALL_PEERS = ("inplace-pdl", "inplace", "inductor", "eager", "max-autotune-inplace-pdl", "max-autotune")
 _WARM_UP = 3
+#: Of the launch of many steps.
+MANY_STEPS = 100
 
 
 @dataclass
@@ -41,6 +44,7 @@ class Contestant:
         keep: what the graph reads and writes, and must live as long.
         prepare_seconds: time of the first call, which compiles.
         first_loss: the loss of the last step of the first replay, from the common initial state.
+        steps: that one replay takes.
     """
 
     name: str
@@ -48,6 +52,7 @@ class Contestant:
     keep: Any
     prepare_seconds: float
     first_loss: float
+    steps: int
 
 
 def check_peer(name: str) -> str:
@@ -68,6 +73,16 @@ def make_ours(compiled: Callable[..., Any], state: Any, batches: Sequence[Batch]
         return compiled(state, *batch, donate=True)
 
     return _capture(OURS, call, state, batches)
+
+
+def make_many(compiled: Any, state: Any, batches: Sequence[Batch]) -> Contestant:
+    """The compiled step, with its state donated, many times in one launch over a ring of the batches."""
+
+    def call(state: Any, *ring: torch.Tensor) -> Any:
+        losses, *rest = compiled.run(state, *ring, steps=MANY_STEPS, donate=True)
+        return losses[-1], *rest
+
+    return _capture(MANY, call, state, [ring_of(batches)], steps=MANY_STEPS)
 
 
 def make_peer(name: str, step: Step, state: Any, batches: Sequence[Batch]) -> Contestant:
@@ -98,7 +113,7 @@ def make_peer(name: str, step: Step, state: Any, batches: Sequence[Batch]) -> Co
     return _capture(name, feed_back, state, batches)
 
 
-def _capture(name: str, call: Step, initial: Any, batches: Sequence[Batch]) -> Contestant:
+def _capture(name: str, call: Step, initial: Any, batches: Sequence[Batch], *, steps: int | None = None) -> Contestant:
     state = clone(initial)
 
     def once() -> Any:
@@ -122,4 +137,4 @@ def _capture(name: str, call: Step, initial: Any, batches: Sequence[Batch]) -> C
         old.copy_(value)
     graph.replay()
     torch.cuda.synchronize()
-    return Contestant(name, graph, (state, batches, loss, call), seconds, float(loss))
+    return Contestant(name, graph, (state, batches, loss, call), seconds, float(loss), steps or len(batches))

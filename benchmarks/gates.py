@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import cycle, islice
 from typing import Any
@@ -18,7 +18,8 @@ SEEDS = (0, 1, 2)
 BATCHES = 4
 REPLAYED = 20
 
-Compiled = Callable[..., Any]
+#: A compiled step, which also runs several steps in a launch.
+Compiled = Any
 Batch = tuple[torch.Tensor, ...]
 
 
@@ -55,6 +56,7 @@ def check_case(case: Case, compiled: Compiled, device: torch.device | str) -> di
             "one_step": _one_step(case, compiled, device),
             "chain": _chain(case, compiled, device),
             "repeat": _repeat(case, compiled, device),
+            "launch": _launch(case, compiled, device),
         }
         if torch.device(device).type == "cuda":
             gates["replay"] = _replay(case, compiled, device)
@@ -127,6 +129,26 @@ def _repeat(case: Case, compiled: Compiled, device: torch.device | str) -> dict[
     repeats = same_bits(runs[0], runs[1]) and same_bits(runs[0], runs[2])
     functional = same_bits([rest, new_state], [donated_rest, donated])
     return {"passed": repeats and functional, "repeats": repeats, "donated_as_functional": functional}
+
+
+def ring_of(batches: Sequence[Batch]) -> Batch:
+    """The batches behind one another, as a launch of several steps takes them."""
+    return tuple(torch.stack(leaves) for leaves in zip(*batches, strict=True))
+
+
+def _launch(case: Case, compiled: Compiled, device: torch.device | str) -> dict[str, Any]:
+    """A launch of many steps gives the same bits as single calls do, with the state donated and not."""
+    matches = []
+    for seed, donate in zip(SEEDS, (True, False, True), strict=True):
+        initial, batches = case.arguments(device, seed, BATCHES)
+        results, state = _single_calls(compiled, clone(initial), batches, case.chain)
+        expected = [torch.stack(leaves) for leaves in zip(*map(tree_leaves, results), strict=True)]
+        before = clone(initial)
+        with poisoned_memory():
+            *rest, new_state = compiled.run(before, *ring_of(batches), steps=case.chain, donate=donate)
+        untouched = donate or same_bits(before, initial)
+        matches.append(untouched and same_bits([expected, state], [tree_leaves(rest), new_state]))
+    return {"passed": all(matches), "steps": case.chain, "launches": len(matches)}
 
 
 def _replay(case: Case, compiled: Compiled, device: torch.device | str) -> dict[str, Any]:

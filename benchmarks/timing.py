@@ -19,12 +19,11 @@ _REPLAYS = (3, 60)
 _UNTIMED_REPLAYS = 3
 
 
-def race(contestants: Sequence[Contestant], steps: int, rounds: int, seed: int = 0) -> dict[str, list[float]]:
+def race(contestants: Sequence[Contestant], rounds: int, seed: int = 0) -> dict[str, list[float]]:
     """Time contestants against each other.
 
     Args:
         contestants: what to time.
-        steps: that one graph takes.
         rounds: samples of each.
         seed: of the order.
 
@@ -37,7 +36,7 @@ def race(contestants: Sequence[Contestant], steps: int, rounds: int, seed: int =
     for _ in range(rounds):
         shuffler.shuffle(order)
         for one in order:
-            samples[one.name].append(_sample(one, replays[one.name]) / steps)
+            samples[one.name].append(_sample(one, replays[one.name]) / one.steps)
     return samples
 
 
@@ -52,6 +51,16 @@ def _sample(one: Contestant, replays: int) -> float:
     end.record()
     end.synchronize()
     return float(start.elapsed_time(end)) * 1e3 / replays
+
+
+def is_short(one: Contestant, limit_microseconds: float) -> bool:
+    """Whether one replay takes no longer than a limit."""
+    one.graph.replay()
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    one.graph.replay()
+    torch.cuda.synchronize()
+    return (time.perf_counter() - start) * 1e6 <= limit_microseconds
 
 
 def _replays_for(one: Contestant) -> int:

@@ -168,6 +168,14 @@ def Megakernel_KernelOp : Megakernel_Op<"kernel", [FunctionOpInterface, Isolated
     `(first_cta + t) mod workers`. A barrier that joins all CTAs joins all workers, one of scope cta none: a worker
     does one thing after the other.
 
+    A launch runs the body once, or, where it ends with `megakernel.repeat`, once for each of the launch's steps, from
+    the first op to the last. In step `i`, counted from 0,
+
+    * a batch argument is entry `i mod ring` of `ring` entries that lie behind one another;
+    * a state argument that an output updates is itself in step 0 and that output from step 1 on;
+    * an output that updates nothing is entry `i` of as many entries as there are steps;
+    * every other argument, and the arena, is the same in all steps.
+
     Constraints:
 
     * (K1) every argument is a memref with an identity layout, of a shape and an element type of (S1);
@@ -175,7 +183,7 @@ def Megakernel_KernelOp : Megakernel_Op<"kernel", [FunctionOpInterface, Isolated
       sizes in bytes are not negative;
     * (K3) `megakernel.updates` stands on an output and names a state input of its type, each at most once;
     * (K4) the body holds only buffers, their reshapes (`memref.expand_shape`, `memref.collapse_shape`), phases,
-      barriers and commits.
+      barriers, commits and, last, a repeat.
 
     Example:
 
@@ -215,6 +223,12 @@ def Megakernel_KernelOp : Megakernel_Op<"kernel", [FunctionOpInterface, Isolated
     bool isOutput(unsigned index);
     /// For an output that replaces a state input: that input's index.
     std::optional<unsigned> getUpdatedArg(unsigned index);
+    /// For a state input that an output replaces: that output's index.
+    std::optional<unsigned> getUpdatingArg(unsigned index);
+    /// The op that starts the next step of a launch, or null.
+    RepeatOp getRepeat();
+    /// The least scope that joins all CTAs.
+    Scope getJoiningScope();
   }];
 }
 
@@ -274,10 +288,12 @@ def Megakernel_TileOp : Megakernel_Op<"tile", [AttrSizedOperandSegments, Isolate
     `(first_cta + t) mod grid`. A reduction dimension is walked in steps of its size by the CTA of the tile.
 
     `prefetched` numbers the inputs that may be read before the barrier ahead of the phase, while other CTAs still work
-    on what comes before it. `predicted` is what a CTA is predicted to spend on one tile.
+    on what comes before it. Ahead of the first phase is the barrier of `megakernel.repeat`. `predicted` is what a CTA
+    is predicted to spend on one tile.
 
     A contraction's operand that does not depend on the tile may be kept in shared memory, from byte `kept_at` on, for
-    later tile ops of the same CTAs; one that `reuses_kept` finds it there.
+    later tile ops of the same CTAs; one that `reuses_kept` finds it there. Nothing is kept from one step of a launch to
+    the next.
 
     Constraints:
 
@@ -334,6 +350,34 @@ def Megakernel_BarrierOp : Megakernel_Op<"barrier", [ParentOneOf<["KernelOp"]>]>
   let arguments = (ins Megakernel_ScopeAttr:$scope, OptionalAttr<I64Attr>:$predicted_ns);
   let builders = [OpBuilder<(ins "Scope":$scope), [{ build($_builder, $_state, scope, /*predicted_ns=*/nullptr); }]>];
   let assemblyFormat = "$scope attr-dict";
+}
+
+def Megakernel_RepeatOp : Megakernel_Op<"repeat", [ParentOneOf<["KernelOp"]>]> {
+  let summary = "starts the next step of a launch";
+  let description = [{
+    Where the launch has another step, all threads of the scope meet, as at a `megakernel.barrier`, and the body of
+    the kernel runs again for that step. After the last step the kernel ends.
+
+    Constraints:
+
+    * (R1) only `megakernel.return` follows.
+
+    Example:
+
+    ```mlir
+    megakernel.kernel @count(%n: memref<i64> {megakernel.role = #megakernel.role<state>},
+                             %m: memref<i64> {megakernel.role = #megakernel.role<new_state>,
+                                              megakernel.updates = 0 : i64})
+        attributes {grid = 1 : i64, cluster = 1 : i64, threads = 32 : i64} {
+      megakernel.commit %n to %m : memref<i64>
+      megakernel.repeat <cta>
+      megakernel.return
+    }
+    ```
+  }];
+  let arguments = (ins Megakernel_ScopeAttr:$scope);
+  let assemblyFormat = "$scope attr-dict";
+  let hasVerifier = 1;
 }
 
 def Megakernel_CommitOp : Megakernel_Op<"commit", [ParentOneOf<["KernelOp"]>, SameTypeOperands]> {

@@ -36,6 +36,24 @@ std::optional<unsigned> KernelOp::getUpdatedArg(unsigned index) {
   return argumentIndex(getArgAttr(index, MegakernelDialect::getUpdatesAttrName()));
 }
 
+std::optional<unsigned> KernelOp::getUpdatingArg(unsigned index) {
+  for (unsigned output = 0, e = getNumArguments(); output < e; ++output)
+    if (getUpdatedArg(output) == index)
+      return output;
+  return std::nullopt;
+}
+
+RepeatOp KernelOp::getRepeat() {
+  auto repeats = getBody().front().getOps<RepeatOp>();
+  return repeats.empty() ? RepeatOp() : *repeats.begin();
+}
+
+Scope KernelOp::getJoiningScope() {
+  if (getGrid() == 1)
+    return Scope::Cta;
+  return getGrid() == getCluster() ? Scope::Cluster : Scope::Grid;
+}
+
 ParseResult KernelOp::parse(OpAsmParser &parser, OperationState &result) {
   auto buildType = [](Builder &builder, ArrayRef<Type> args, ArrayRef<Type> results,
                       function_interface_impl::VariadicFlag,
@@ -87,9 +105,10 @@ LogicalResult KernelOp::verify() {
   if (failed(verifyUpdates(*this)))
     return failure();
   for (Operation &op : getBody().front())
-    if (!isa<BufferOp, memref::ExpandShapeOp, memref::CollapseShapeOp, PhaseOp, BarrierOp, CommitOp, ReturnOp>(op)) {
+    if (!isa<BufferOp, memref::ExpandShapeOp, memref::CollapseShapeOp, PhaseOp, BarrierOp, CommitOp, RepeatOp,
+             ReturnOp>(op)) {
       InFlightDiagnostic diag = emitOpError("holds an op that is not allowed in a kernel, expected buffers, their "
-                                            "reshapes, phases, barriers and commits (K4)");
+                                            "reshapes, phases, barriers, commits and a repeat (K4)");
       diag.attachNote(op.getLoc()) << "the op is '" << op.getName() << "'";
       return diag;
     }
@@ -99,7 +118,7 @@ LogicalResult KernelOp::verify() {
 }
 
 //===----------------------------------------------------------------------===//
-// BufferOp, PhaseOp, CommitOp
+// BufferOp, PhaseOp, RepeatOp, CommitOp
 //===----------------------------------------------------------------------===//
 
 LogicalResult BufferOp::verify() {
@@ -120,6 +139,12 @@ LogicalResult PhaseOp::verify() {
       diag.attachNote(op.getLoc()) << "the op is '" << op.getName() << "'";
       return diag;
     }
+  return success();
+}
+
+LogicalResult RepeatOp::verify() {
+  if (!isa_and_nonnull<ReturnOp>((*this)->getNextNode()))
+    return emitOpError("is followed by another op than 'megakernel.return' (R1)");
   return success();
 }
 

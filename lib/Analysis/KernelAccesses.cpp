@@ -43,6 +43,17 @@ bool mlir::megakernel::readsOwnElementOnly(TileOp tile, unsigned index) {
 
 KernelAccesses::KernelAccesses(KernelOp kernel) : kernel(kernel) {
   arena = kernel.getNumArguments();
+  addStep();
+  RepeatOp repeat = kernel.getRepeat();
+  if (!repeat)
+    return;
+  ++step;
+  earlyEpochs = epochs;
+  epochs.pass(joinedBy(kernel, repeat.getScope()));
+  addStep();
+}
+
+void KernelAccesses::addStep() {
   for (Operation &op : kernel.getBody().front()) {
     if (auto barrier = dyn_cast<BarrierOp>(op)) {
       earlyEpochs = epochs;
@@ -57,34 +68,39 @@ KernelAccesses::KernelAccesses(KernelOp kernel) : kernel(kernel) {
 }
 
 void KernelAccesses::addTile(TileOp tile) {
+  addOp(tile);
   for (auto [index, input] : llvm::enumerate(tile.getInputs())) {
     std::shared_ptr<const Footprint> footprint = footprintOfInput(tile, index);
     // What may be read early may also be read in its phase.
     if (tile.isPrefetched(index) && !(epochs == earlyEpochs)) {
-      Access &early = add(tile, input, /*isWrite=*/false, /*ownElementOnly=*/false);
+      Access &early = add(input, /*isWrite=*/false, /*ownElementOnly=*/false);
       early.epochs = earlyEpochs;
       early.footprint = footprint;
     }
-    add(tile, input, /*isWrite=*/false, readsOwnElementOnly(tile, index)).footprint = footprint;
+    add(input, /*isWrite=*/false, readsOwnElementOnly(tile, index)).footprint = footprint;
   }
   std::shared_ptr<const Footprint> footprint = footprintOfOutputs(tile);
   for (Value output : tile.getOutputs())
-    add(tile, output, /*isWrite=*/true, /*ownElementOnly=*/false).footprint = footprint;
+    add(output, /*isWrite=*/true, /*ownElementOnly=*/false).footprint = footprint;
 }
 
 void KernelAccesses::addCommit(CommitOp commit) {
-  add(commit, commit.getSource(), /*isWrite=*/false, /*ownElementOnly=*/true);
-  add(commit, commit.getTarget(), /*isWrite=*/true, /*ownElementOnly=*/false);
+  addOp(commit);
+  add(commit.getSource(), /*isWrite=*/false, /*ownElementOnly=*/true);
+  add(commit.getTarget(), /*isWrite=*/true, /*ownElementOnly=*/false);
 }
 
-Access &KernelAccesses::add(Operation *op, Value buffer, bool isWrite, bool ownElementOnly) {
-  if (ops.empty() || ops.back() != op)
-    ops.push_back(op);
+void KernelAccesses::addOp(Operation *op) { ops.push_back({op, step, epochs, earlyEpochs}); }
+
+Access &KernelAccesses::add(Value buffer, bool isWrite, bool ownElementOnly) {
   buffers.push_back(rootOfBuffer(buffer));
   auto argument = dyn_cast<BlockArgument>(buffers.back());
   bool isInput = argument && !kernel.isOutput(argument.getArgNumber());
-  accesses.push_back({rangeOf(buffer), isWrite, static_cast<unsigned>(ops.size() - 1), epochs, ownElementOnly,
-                      /*wantsInitial=*/!isWrite && isInput, /*footprint=*/nullptr});
+  // From the second step on a state is what the step before wrote.
+  bool isWrittenBefore = isInput && step > 0 && kernel.getUpdatingArg(argument.getArgNumber());
+  accesses.push_back({rangeOf(buffer), isWrite, static_cast<unsigned>(ops.size() - 1), epochs, ownElementOnly, step,
+                      /*wantsInitial=*/!isWrite && isInput,
+                      /*wantsWritten=*/!isWrite && (!isInput || isWrittenBefore), /*footprint=*/nullptr});
   return accesses.back();
 }
 
@@ -93,12 +109,17 @@ MemoryRange KernelAccesses::rangeOf(Value buffer) {
   auto type = cast<MemRefType>(root.getType());
   int64_t bytes = bytesOfBuffer(type), element = bytes / type.getNumElements();
   if (auto argument = dyn_cast<BlockArgument>(root)) {
-    // With donated state the output is the memory of the state that it replaces.
-    std::optional<unsigned> updated = kernel.getUpdatedArg(argument.getArgNumber());
-    return {updated.value_or(argument.getArgNumber()), 0, bytes, element};
+    unsigned index = argument.getArgNumber();
+    // With donated state the output is the memory of the state that it replaces; other outputs are each step's own.
+    std::optional<unsigned> updated = kernel.getUpdatedArg(index);
+    bool isPerStep = step > 0 && kernel.isOutput(index) && !updated;
+    return {isPerStep ? ownMemory(root, step) : updated.value_or(index), 0, bytes, element};
   }
   if (std::optional<uint64_t> offset = cast<BufferOp>(root.getDefiningOp()).getOffset())
     return {arena, static_cast<int64_t>(*offset), static_cast<int64_t>(*offset) + bytes, element};
-  auto [it, isNew] = memoryOfUnplaced.try_emplace(root, arena + 1 + memoryOfUnplaced.size());
-  return {it->second, 0, bytes, element};
+  return {ownMemory(root, /*ofStep=*/0), 0, bytes, element};
+}
+
+unsigned KernelAccesses::ownMemory(Value root, unsigned ofStep) {
+  return memoryOfOthers.try_emplace({root, ofStep}, arena + 1 + memoryOfOthers.size()).first->second;
 }

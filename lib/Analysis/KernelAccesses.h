@@ -16,27 +16,41 @@ int64_t bytesOfBuffer(MemRefType type);
 /// may be written over that input.
 bool readsOwnElementOnly(TileOp tile, unsigned index);
 
-/// Every access of a kernel in program order. An access's `op` is an index into `ops`.
+/// Every access of a kernel in program order. An access's `op` is an index into `ops`. Of a kernel that repeats these
+/// are two steps: between steps that are further apart stand the same accesses and more barriers.
 struct KernelAccesses {
+  /// An op of one of the steps.
+  struct OpInStep {
+    Operation *op;
+    unsigned step;
+    /// Barriers that its phase comes after, and those before the last one of them.
+    trainkernel::Epochs epochs, earlyEpochs;
+  };
+
   SmallVector<trainkernel::Access> accesses;
   /// Of each access, the buffer or argument that it goes to.
   SmallVector<Value> buffers;
-  SmallVector<Operation *> ops;
+  SmallVector<OpInStep> ops;
 
   explicit KernelAccesses(KernelOp kernel);
 
 private:
+  void addStep();
+  void addOp(Operation *op);
   void addTile(TileOp tile);
   void addCommit(CommitOp commit);
-  trainkernel::Access &add(Operation *op, Value buffer, bool isWrite, bool ownElementOnly);
+  trainkernel::Access &add(Value buffer, bool isWrite, bool ownElementOnly);
   trainkernel::MemoryRange rangeOf(Value buffer);
+  unsigned ownMemory(Value root, unsigned ofStep);
 
   KernelOp kernel;
+  unsigned step = 0;
   /// Barriers passed, and those passed before the last one.
   trainkernel::Epochs epochs, earlyEpochs;
   /// The memory that stands for the arena.
   unsigned arena = 0;
-  DenseMap<Value, unsigned> memoryOfUnplaced;
+  /// What is neither an argument in all steps nor in the arena.
+  DenseMap<std::pair<Value, unsigned>, unsigned> memoryOfOthers;
 };
 
 } // namespace mlir::megakernel

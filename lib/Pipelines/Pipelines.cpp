@@ -22,6 +22,7 @@
 #include "lib/Transforms/PlanBuffers/PlanBuffers.h"
 #include "lib/Transforms/PredictTimes/PredictTimes.h"
 #include "lib/Transforms/PrefetchInputs/PrefetchInputs.h"
+#include "lib/Transforms/RepeatSteps/RepeatSteps.h"
 #include "lib/Transforms/RequireForm/RequireForm.h"
 #include "lib/Transforms/SchedulePhases/SchedulePhases.h"
 #include "lib/Transforms/SplitReductions/SplitReductions.h"
@@ -117,6 +118,8 @@ static void buildSchedule(OpPassManager &pm, const ScheduleOptions &options) {
   // Barriers before buffers: memory is reused only across a barrier.
   pm.addNestedPass<KernelOp>(createTkInsertBarriers());
   pm.addNestedPass<KernelOp>(createTkPlanBuffers());
+  // Before inputs are prefetched: the first phase's can be while the step before ends.
+  pm.addNestedPass<KernelOp>(createTkRepeatSteps());
   // After buffers: an input may share its memory with what is written just before.
   pm.addNestedPass<KernelOp>(createTkPrefetchInputs());
   pm.addNestedPass<KernelOp>(createTkCheckSchedule());
@@ -130,6 +133,13 @@ struct CudaOptions : PassPipelineOptions<CudaOptions> {
                                         llvm::cl::init("sm_90a")};
   PassOptions::Option<bool> profile{*this, "profile", llvm::cl::desc("record when phases and barriers end"),
                                     llvm::cl::init(false)};
+  PassOptions::Option<int64_t> separatePhases{
+      *this, "separate-phases", llvm::cl::desc("phases up to which launches of one step have a function of their own"),
+      llvm::cl::init(6)};
+  PassOptions::Option<int64_t> hoistOps{
+      *this, "hoist-ops",
+      llvm::cl::desc("tile ops up to which such a kernel computes indices ahead of the loop over steps"),
+      llvm::cl::init(4)};
 };
 } // namespace
 
@@ -137,6 +147,8 @@ static void buildLowerToCuda(OpPassManager &pm, const CudaOptions &options) {
   require(pm, "kernel", options.arch);
   ConvertMegakernelToGPUOptions toGPU;
   toGPU.profile = options.profile;
+  toGPU.separatePhases = options.separatePhases;
+  toGPU.hoistOps = options.hoistOps;
   pm.addPass(createConvertMegakernelToGPU(toGPU));
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());

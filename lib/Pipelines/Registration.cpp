@@ -20,6 +20,7 @@
 #include "lib/Transforms/PlanBuffers/PlanBuffers.h"
 #include "lib/Transforms/PredictTimes/PredictTimes.h"
 #include "lib/Transforms/PrefetchInputs/PrefetchInputs.h"
+#include "lib/Transforms/RepeatSteps/RepeatSteps.h"
 #include "lib/Transforms/RequireForm/RequireForm.h"
 #include "lib/Transforms/SchedulePhases/SchedulePhases.h"
 #include "lib/Transforms/SplitReductions/SplitReductions.h"
@@ -52,6 +53,7 @@ void mlir::megakernel::registerOwnPasses() {
   registerPredictTimesPasses();
   registerPrefetchInputsPasses();
   registerPlanBuffersPasses();
+  registerRepeatStepsPasses();
   registerCheckSchedulePasses();
   registerCPUEntryPasses();
   registerMegakernelToCPUPasses();

@@ -133,6 +133,10 @@ struct StepCall {
 /// Results besides CUDA's own errors, which are positive.
 enum Status : long { Launched = 0, LookCloser = -1, LaunchInPython = -2 };
 
+/// Behind the tensors: the workspace, the steps of a launch and the entries of each batch. A function that runs one
+/// step does not take the last two.
+constexpr size_t kExtraParameters = 3;
+
 /// Parameters of one call: addresses, pointers to them; on the stack unless there are many.
 class Parameters {
 public:
@@ -281,7 +285,9 @@ long launch(const StepCall &step, Parameters &values) {
   if (!findLane(step, stream, lane) || step.cuda.currentContext(&context) || context != step.cuda.context ||
       step.cuda.isCapturing(stream, &capturing) || capturing)
     return LaunchInPython;
-  values[step.tensors.size()] = lane.workspace;
+  size_t workspace = step.tensors.size();
+  values[workspace] = lane.workspace;
+  values[workspace + 1] = values[workspace + 2] = 1;
   Cuda cuda = step.cuda;
   // A full queue makes the driver wait. Meanwhile another thread may change the step.
   void *thread = PyEval_SaveThread();
@@ -295,7 +301,7 @@ StepCall &stepOf(PyObject *self) { return *static_cast<StepCall *>(PyCapsule_Get
 /// read(leaves, fresh, donate): a list of all addresses, or -1.
 PyObject *callRead(PyObject *self, PyObject *const *args, intptr_t count) {
   StepCall &step = stepOf(self);
-  Parameters values(step.tensors.size() + 1);
+  Parameters values(step.tensors.size() + kExtraParameters);
   if (count != 3 || !readAll(step, args[0], args[1], args[2] != step.false_, values))
     return PyLong_FromLong(LookCloser);
   intptr_t size = static_cast<intptr_t>(step.tensors.size());
@@ -308,7 +314,7 @@ PyObject *callRead(PyObject *self, PyObject *const *args, intptr_t count) {
 /// launch(leaves, fresh, donate): a Status.
 PyObject *callLaunch(PyObject *self, PyObject *const *args, intptr_t count) {
   StepCall &step = stepOf(self);
-  Parameters values(step.tensors.size() + 1);
+  Parameters values(step.tensors.size() + kExtraParameters);
   if (count != 3 || !readAll(step, args[0], args[1], args[2] != step.false_, values))
     return PyLong_FromLong(LookCloser);
   return PyLong_FromLong(launch(step, values));
@@ -362,7 +368,7 @@ bool hasPython() {
 #define TK_EXPORT extern "C" __attribute__((visibility("default")))
 
 /// The version of this interface, or 0 where there is no Python.
-TK_EXPORT int32_t tk_call_version() { return hasPython() ? 1 : 0; }
+TK_EXPORT int32_t tk_call_version() { return hasPython() ? 2 : 0; }
 
 /// A capsule that holds a step without tensors.
 TK_EXPORT PyObject *tk_call_new(int32_t deviceType, int32_t deviceID, int64_t numInputs, PyObject *false_) {

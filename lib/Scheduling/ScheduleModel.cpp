@@ -57,10 +57,10 @@ llvm::SmallVector<Conflict> trainkernel::findConflicts(llvm::ArrayRef<Access> ac
       SyncScope missing = missingScope(earlier, access, placement);
       if (missing != SyncScope::None)
         conflicts.push_back({Conflict::Race, j, i, missing});
-      else if (access.wantsInitial && earlier.isWrite && earlier.op != access.op)
+      else if (access.wantsInitial && earlier.isWrite && earlier.op != access.op && earlier.step == access.step)
         conflicts.push_back({Conflict::Overwritten, j, i});
     }
-    if (!access.isWrite && !access.wantsInitial && !isInitialized(accesses, i, placement))
+    if (access.wantsWritten && !isInitialized(accesses, i, placement))
       conflicts.push_back({Conflict::Uninitialized, i, i});
   }
   return conflicts;

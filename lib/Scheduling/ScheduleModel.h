@@ -37,8 +37,12 @@ struct Access {
   Epochs epochs;
   /// True where each tile of the op reads only the elements that it itself writes, and reads them first.
   bool ownElementOnly = false;
-  /// True for a read that wants what the memory held before the launch: that of an input.
+  /// The step of the launch.
+  unsigned step = 0;
+  /// True for a read that wants what the memory held before the step: that of an input.
   bool wantsInitial = false;
+  /// True for a read of what an earlier access must have written.
+  bool wantsWritten = false;
   /// Which CTA touches which elements; null where all may touch all.
   std::shared_ptr<const Footprint> footprint;
 };
@@ -54,7 +58,7 @@ struct Conflict {
 };
 
 /// Pairs of accesses that nothing orders and of which one is a write, reads of what no earlier access wrote, and reads
-/// of inputs that an earlier access overwrote. The accesses are in program order.
+/// of inputs that an earlier access of the same step overwrote. The accesses are in program order.
 llvm::SmallVector<Conflict> findConflicts(llvm::ArrayRef<Access> accesses, const Placement &placement);
 
 } // namespace trainkernel

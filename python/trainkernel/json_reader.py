@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from trainkernel.errors import ArtifactError
 
 #: Characters of a text at most.
 MAX_TEXT = 1 << 16
+_SYMBOL = re.compile(r"[A-Za-z_.$][\w.$]{0,1023}", re.ASCII)
 
 
 def malformed(actual: str, expected: str) -> ArtifactError:
@@ -75,6 +77,13 @@ class JsonReader:
         """An array of strings."""
         return tuple(self._text(item, f"{key}[{index}]") for index, item in enumerate(self.array(key)))
 
+    def symbol(self, key: str) -> str:
+        """The name of a symbol in an object file."""
+        value = self.text(key)
+        if not _SYMBOL.fullmatch(value):
+            raise malformed(f"{self.path}.{key} is {value!r}", "a symbol name")
+        return value
+
     def choice(self, key: str, choices: Sequence[str]) -> str:
         """A string out of a few."""
         value = self.text(key)
@@ -123,6 +132,10 @@ class JsonReader:
         if not isinstance(value, list):
             raise malformed(f"{self.path}.{key} is {_shown(value)}", "an array")
         return value
+
+    def optional_child(self, key: str) -> JsonReader | None:
+        """An object, or None for null or a missing key."""
+        return None if self._obj.get(key) is None else self.child(key)
 
     def child(self, key: str) -> JsonReader:
         """An object."""

@@ -19,7 +19,8 @@ from trainkernel.json_reader import JsonReader, malformed, parse_json
 from trainkernel.pytree import TreeSpec
 
 FORMAT = "trainkernel"
-VERSION = 1
+#: 2: a kernel may take the number of steps of a launch.
+VERSION = 2
 
 #: Bytes of one element of each dtype that a step may take or return.
 DTYPE_BYTES: Mapping[str, int] = {
@@ -40,7 +41,6 @@ OUTPUT_ROLES = ("loss", "gradient", "new_state", "output")
 #: More bytes than any machine has; keeps every product of sizes far from 64-bit overflow.
 MAX_BYTES = 1 << 48
 _MAX_RANK = 64
-_SYMBOL = re.compile(r"[A-Za-z_.$][\w.$]{0,1023}", re.ASCII)
 _ARCH = re.compile(r"sm_([0-9]{2,3})([af]?)", re.ASCII)
 
 
@@ -173,6 +173,33 @@ def _parse_target(reader: JsonReader) -> CudaTarget | CpuTarget:
 
 
 @dataclass(frozen=True)
+class RepeatSpec:
+    """How a launch runs several steps.
+
+    Attributes:
+        symbol: of the kernel that does; it takes the number of steps, and that of the entries of each batch, behind the
+            workspace. It may be the kernel itself, which then takes them for one step, too.
+        barrier: the scope of the barrier between two steps: "cta", "cluster" or "grid".
+    """
+
+    symbol: str
+    barrier: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON object of the manifest."""
+        return {"symbol": self.symbol, "barrier": self.barrier}
+
+    @classmethod
+    def parse(cls, reader: JsonReader) -> RepeatSpec:
+        """Read and check the JSON object.
+
+        Raises:
+            ArtifactError: it is malformed.
+        """
+        return cls(reader.symbol("symbol"), reader.choice("barrier", ("cta", "cluster", "grid")))
+
+
+@dataclass(frozen=True)
 class KernelSpec:
     """How the one kernel is launched.
 
@@ -189,6 +216,7 @@ class KernelSpec:
         workspace_align: its alignment in bytes, a power of two.
         plan: how the schedule was chosen, for reports; opaque here.
         schedule: the ledger of the schedule, for reports; opaque here.
+        repeat: how a launch runs several steps; None where launches run one, as those of version 1 do.
 
     A CPU step has the defaults of all but the symbol and the workspace.
     """
@@ -204,10 +232,11 @@ class KernelSpec:
     workspace_align: int = 256
     plan: Mapping[str, Any] = field(default_factory=dict)
     schedule: tuple[Any, ...] = ()
+    repeat: RepeatSpec | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The JSON object of the manifest."""
-        return {
+        data = {
             "symbol": self.symbol,
             "grid": list(self.grid),
             "cluster": list(self.cluster),
@@ -220,6 +249,7 @@ class KernelSpec:
             "plan": dict(self.plan),
             "schedule": list(self.schedule),
         }
+        return data if self.repeat is None else {**data, "repeat": self.repeat.to_json()}
 
     @classmethod
     def parse(cls, reader: JsonReader) -> KernelSpec:
@@ -228,9 +258,6 @@ class KernelSpec:
         Raises:
             ArtifactError: it is malformed.
         """
-        symbol = reader.text("symbol")
-        if not _SYMBOL.fullmatch(symbol):
-            raise malformed(f"{reader.path}.symbol is {symbol!r}", "a symbol name")
         grid = reader.triple("grid", (2**31 - 1, 65535, 65535))
         cluster = reader.triple("cluster", (16, 16, 16))
         if math.prod(cluster) > 16 or any(g % c for g, c in zip(grid, cluster, strict=True)):
@@ -239,7 +266,7 @@ class KernelSpec:
         if align & (align - 1):
             raise malformed(f"{reader.path}.workspace_align is {align}", "a power of two")
         return cls(
-            symbol,
+            reader.symbol("symbol"),
             grid,
             cluster,
             threads=reader.integer("threads", 1, 1024, default=1),
@@ -250,6 +277,7 @@ class KernelSpec:
             workspace_align=align,
             plan=reader.opaque("plan"),
             schedule=tuple(reader.array("schedule", default=())),
+            repeat=RepeatSpec.parse(repeat) if (repeat := reader.optional_child("repeat")) else None,
         )
 
 

@@ -14,10 +14,14 @@ from typing import Any
 from trainkernel.manifest import CudaTarget, KernelSpec, Manifest
 from trainkernel.prediction import Cost, PlanReport, cost_cells, microseconds, whole_or_none
 
-_REGISTERS = re.compile(r"Used (\d+) registers")
+#: What ptxas says of one function.
+_FUNCTION = re.compile(
+    r"(?:Compiling entry function '(?P<name>[^']+)'(?:(?!Compiling).)*?"
+    r"(?P<stores>\d+) bytes spill stores, (?P<loads>\d+) bytes spill loads.*?)?Used (?P<registers>\d+) registers",
+    re.DOTALL,
+)
 #: Paths that a list in the report shows before it only counts.
 _SHOWN = 8
-_SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 #: Columns of the text; between them the terminal decides.
 _NARROW, _WIDE = 100, 120
 #: Columns of a line's title.
@@ -95,6 +99,8 @@ class Report:
         file_bytes: size of the compiled file.
         registers: of one thread; None where unknown.
         spill_bytes: register spills of one thread in bytes, stores and loads; None where unknown.
+        repeat_barrier: the scope of the barrier between two steps of a launch, or None where a launch runs one step.
+        repeat_registers, repeat_spill_bytes: of the function that runs several steps, where it is another one.
         seconds: wall time of each part of the compilation, from the capture on where the compiler did it.
         plan: how the schedule was chosen, and its predicted time.
         roles: the roles of the step, one text each, e.g. "new state out[1] of state (inferred)".
@@ -115,6 +121,9 @@ class Report:
     file_bytes: int = 0
     registers: int | None = None
     spill_bytes: int | None = None
+    repeat_barrier: str | None = None
+    repeat_registers: int | None = None
+    repeat_spill_bytes: int | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
     roles: tuple[str, ...] = ()
     plan: PlanReport = field(default_factory=PlanReport)
@@ -169,9 +178,13 @@ class Report:
             shared = f"{format_bytes(self.shared_bytes)} shared memory each"
             lines.append(f"launch     grid {grid}, cluster {cluster}, {self.threads} threads, {shared}")
         if self.registers is not None:
-            lines.append(f"registers  {self.registers} a thread, {self.spill_bytes or 0} bytes spilled")
+            many = ""
+            if self.repeat_registers is not None:
+                many = f"; {self.repeat_registers}, {self.repeat_spill_bytes or 0} for several steps in a launch"
+            lines.append(f"registers  {self.registers} a thread, {self.spill_bytes or 0} bytes spilled{many}")
         counts = ", ".join(f"{count} {scope}" for scope, count in self.barriers.items()) or "none"
-        lines.append(f"phases     {len(self.phases)}, barriers: {counts}")
+        between = f"; {self.repeat_barrier} between two steps of a launch" if self.repeat_barrier else ""
+        lines.append(f"phases     {len(self.phases)}, barriers: {counts}{between}")
         sizes = (("workspace", self.workspace_bytes), ("state", self.state_bytes), ("batch", self.batch_bytes))
         lines.append("memory     " + ", ".join(f"{format_bytes(size)} {name}" for name, size in sizes))
         lines.append(f"work       {format_count(self.flops)}FLOP, {format_bytes(self.bytes_moved)} moved")
@@ -252,7 +265,10 @@ def make_report(
     """
     kernel = manifest.kernel
     phases = _phases(kernel)
-    registers, spills = _REGISTERS.search(notes), _SPILLS.search(notes)
+    used = _used(notes)
+    own = used.get(kernel.symbol, used.get("", (None, None)))
+    repeat = kernel.repeat
+    other = used.get(repeat.symbol, (None, None)) if repeat and repeat.symbol != kernel.symbol else (None, None)
     role_bytes = Counter[str]()
     for spec in manifest.inputs:
         role_bytes[spec.role] += spec.nbytes
@@ -270,12 +286,26 @@ def make_report(
         state_bytes=role_bytes["state"],
         batch_bytes=role_bytes["batch"],
         file_bytes=file_bytes,
-        registers=int(registers[1]) if registers and isinstance(manifest.target, CudaTarget) else None,
-        spill_bytes=int(spills[1]) + int(spills[2]) if spills else None,
+        registers=own[0] if isinstance(manifest.target, CudaTarget) else None,
+        spill_bytes=own[1],
+        repeat_barrier=repeat.barrier if repeat else None,
+        repeat_registers=other[0],
+        repeat_spill_bytes=other[1],
         seconds=dict(seconds or {}),
         roles=_roles(manifest.roles),
         plan=PlanReport.parse(kernel.plan),
     )
+
+
+def _used(notes: str) -> dict[str, tuple[int, int | None]]:
+    """Registers and bytes spilled by the name of the function, which an older ptxas leaves out."""
+    return {
+        found["name"] or "": (
+            int(found["registers"]),
+            int(found["stores"]) + int(found["loads"]) if found["name"] else None,
+        )
+        for found in _FUNCTION.finditer(notes)
+    }
 
 
 def _roles(roles: Mapping[str, Any]) -> tuple[str, ...]:

@@ -22,6 +22,7 @@
 // CHECK: megakernel.phase
 // CHECK: megakernel.barrier
 // CHECK: megakernel.phase
-// CHECK: megakernel.return
+// CHECK: megakernel.repeat
+// CHECK-NEXT: megakernel.return
 
 // UNKNOWN: error: unknown target 'sm_1', expected one of cpu, sm_80, sm_90a

@@ -53,7 +53,7 @@ megakernel.kernel @arena()
 
 // -----
 
-// expected-error @below {{holds an op that is not allowed in a kernel, expected buffers, their reshapes, phases, barriers and commits (K4)}}
+// expected-error @below {{holds an op that is not allowed in a kernel, expected buffers, their reshapes, phases, barriers, commits and a repeat (K4)}}
 megakernel.kernel @allocation() attributes {grid = 1 : i64, cluster = 1 : i64, threads = 32 : i64} {
   // expected-note @below {{the op is 'memref.alloc'}}
   %b = memref.alloc() : memref<4xf32>

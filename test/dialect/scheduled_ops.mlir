@@ -49,6 +49,8 @@ megakernel.kernel @every_op(%w: memref<4x8xf32> {megakernel.role = #megakernel.r
   %back = memref.expand_shape %b [[0, 1]] output_shape [4, 8] : memref<32xf32> into memref<4x8xf32>
   // CHECK-NEXT: megakernel.commit %[[BACK]] to %[[N]] : memref<4x8xf32>
   megakernel.commit %back to %n : memref<4x8xf32>
+  // CHECK-NEXT: megakernel.repeat <grid>
+  megakernel.repeat <grid>
   // CHECK-NEXT: megakernel.return
   megakernel.return
 }

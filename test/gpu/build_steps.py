@@ -35,6 +35,7 @@ from step_files import (
     to_double,
 )
 
+from many_steps import differences
 from trainkernel.capture import CapturedStep, capture
 from trainkernel.compiler import compile_step
 from trainkernel.errors import InternalError, TrainKernelError
@@ -87,9 +88,10 @@ def _run_on_cpu(step: GpuStep, args: tuple[Any, ...], captured: CapturedStep, pa
     with load_artifact(parse(made.data)) as compiled:
         one = tensors_of(compiled(*args))
         chain = run_chain(compiled, clone(args), donate=True)
+        wrong = [text for donate in (False, True) for text in differences(compiled, args, [(5, 3)], donate=donate)]
     judge = partial(misjudged, step.compute, args[0])
     with torch.no_grad():
-        wrong = judge(one, [tensors_of(eager(*args))], [tensors_of(exact(*to_double(args)))])
+        wrong += judge(one, [tensors_of(eager(*args))], [tensors_of(exact(*to_double(args)))])
         after = judge(chain[-1], run_chain(eager, args), run_chain(exact, to_double(args)))
     wrong += [f"after {CHAIN} steps {text}" for text in after]
     save_tensors(path, {"args": tensors_of(args), "one": one, "chain": chain[-1]})

@@ -20,6 +20,7 @@ import torch
 from torch.func import grad_and_value
 from torch.utils._pytree import tree_map
 
+import many_steps
 import training_steps
 from training_steps import Step, mlp
 
@@ -262,6 +263,11 @@ _PLANS = (
 )
 
 
+def _as_it_is(step: Step, compute: torch.dtype) -> Step:
+    """A step that computes in the dtypes of its arguments."""
+    return step
+
+
 def _all_steps() -> dict[str, GpuStep]:
     steps: dict[str, GpuStep] = {}
     for name, (make, make_args) in training_steps.STEPS.items():
@@ -275,6 +281,8 @@ def _all_steps() -> dict[str, GpuStep]:
         steps[name] = GpuStep(descend(loss_of, batch_tensors=len(make_args()) - 1), make_args, dtype)
     for index, (plan, dtype) in enumerate(_PLANS):
         steps[f"planned_{index}"] = GpuStep(mlp, partial(_layers_args, *_PLANNED), dtype, plan=plan)
+    for name, (step, make_args) in many_steps.STEPS.items():
+        steps[f"many_{name}"] = GpuStep(partial(_as_it_is, step), make_args, F32)
     for seed in range(random_steps.COUNT):
         steps[f"random_{seed}"] = GpuStep(*random_steps.random_step(seed))
     return steps | _STATES

@@ -107,8 +107,9 @@ def run_step(step: StepBuilder, code: ctypes.CDLL, workers: int, *, donate: bool
             outputs.append(_buffer(poison, result.tensor.dtype))
     workspace = np.full(1 << 24, 0xFF, np.uint8)
     aligned = workspace.ctypes.data + -workspace.ctypes.data % 256
-    addresses = [*(buffer.address for buffer in (*inputs, *outputs)), aligned]
-    params = (ctypes.c_uint64 * len(addresses))(*addresses)
+    # Behind the workspace: one step, over batches of one entry.
+    values = [*(buffer.address for buffer in (*inputs, *outputs)), aligned, 1, 1]
+    params = (ctypes.c_uint64 * len(values))(*values)
     function = ctypes.cast(code["step"], ctypes.c_void_p).value
     assert pool_library().tk_cpu_run(function, ctypes.addressof(params), workers) == 0
     for buffer, old in zip(inputs, before, strict=True):

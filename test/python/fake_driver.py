@@ -22,7 +22,8 @@ class FakeDriver:
         attributes: of all devices.
         fits: blocks per SM and clusters per device.
         captures: the capture that a stream is in.
-        launches: stream, pointers and workspace of each launch.
+        launches: stream, pointers and workspace of each launch, or all parameters and the last one.
+        functions: of each launch.
         memory: size of each live allocation by its address.
         calls: the names of other calls, in order.
         native_launches: how many of the launches native code made.
@@ -45,6 +46,7 @@ class FakeDriver:
     fits: tuple[int, int] = (1, 8)
     captures: dict[int, int] = field(default_factory=dict)
     launches: list[tuple[int, list[int], int]] = field(default_factory=list)
+    functions: list[int] = field(default_factory=list)
     memory: dict[int, int] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
     retained: int = 0
@@ -105,9 +107,9 @@ class FakeDriver:
         self.calls.append("unload")
 
     def function(self, module: int, name: str) -> int:
-        if name != "step":
+        if name not in ("step", "step_many"):
             raise DeviceError("cuModuleGetFunction failed: CUDA_ERROR_NOT_FOUND")
-        return 8
+        return 8 if name == "step" else 9
 
     def set_limits(self, function: int, shared_bytes: int, *, big_cluster: bool) -> None:
         self.calls.append(f"limits {shared_bytes} {big_cluster}")
@@ -161,6 +163,7 @@ class FakeDriver:
         addresses = (ctypes.c_uint64 * count).from_address(params)
         values = [ctypes.c_uint64.from_address(address).value for address in addresses]
         self.launches.append((stream, values[:-1], values[-1]))
+        self.functions.append(function)
 
     def allocate(self, size: int) -> int:
         pointer = self._next

@@ -25,6 +25,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from trainkernel.capture import StepRoles, capture
 from trainkernel.capture.arguments import describe_arguments
 from trainkernel.capture.export import trace_step
+from trainkernel.manifest import VERSION
 
 Step = Callable[..., Any]
 
@@ -274,7 +275,7 @@ def test_the_manifest_describes_the_step() -> None:
     assert manifest["parameters"] == ["state", "x", "rate", "flag"]
     assert manifest["in_tree"] == captured.in_tree.to_json()
     assert manifest["out_tree"] == captured.out_tree.to_json()
-    assert (manifest["format"], manifest["version"], manifest["name"]) == ("trainkernel", 1, "step")
+    assert (manifest["format"], manifest["version"], manifest["name"]) == ("trainkernel", VERSION, "step")
     assert set(manifest["tools"]) == {"torch", "torch-mlir"}
     assert manifest["source"]["file"] == "test_capture.py" and len(manifest["source"]["sha256"]) == 64
 

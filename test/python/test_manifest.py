@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from runtime_support import manifest
 from trainkernel.errors import ArtifactError
-from trainkernel.manifest import CudaTarget, Manifest, contiguous_strides, is_contiguous
+from trainkernel.manifest import VERSION, CudaTarget, Manifest, contiguous_strides, is_contiguous
 
 
 def test_a_manifest_is_read_back_as_it_was_written() -> None:
@@ -61,7 +61,7 @@ def test_an_architecture_runs_on_its_devices_alone(arch: str, capability: tuple[
 
 def test_a_newer_version_asks_for_an_upgrade() -> None:
     with pytest.raises(ArtifactError, match=r"newer trainkernel(.|\n)*upgrade"):
-        Manifest.from_json({"format": "trainkernel", "version": 2, "anything": "else"})
+        Manifest.from_json({"format": "trainkernel", "version": VERSION + 1, "anything": "else"})
 
 
 def set_at(path: str, value: Any) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from runtime_support import build_step, manifest
 from trainkernel.errors import ArtifactError
+from trainkernel.manifest import VERSION
 from trainkernel.runtime import artifact, elf, load
 
 
@@ -185,7 +186,7 @@ def test_a_file_without_room_for_the_digest_cannot_be_sealed(tmp_path: Path, ker
 
 
 def test_a_newer_version_asks_for_an_upgrade(tmp_path: Path) -> None:
-    path = build_step(tmp_path / "new.so", json.dumps(manifest(version=2)).encode())
+    path = build_step(tmp_path / "new.so", json.dumps(manifest(version=VERSION + 1)).encode())
     with pytest.raises(ArtifactError, match=r"newer trainkernel(.|\n)*upgrade"):
         load(path)
 

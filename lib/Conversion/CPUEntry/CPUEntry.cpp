@@ -12,7 +12,7 @@ namespace mlir::megakernel {
 
 using namespace mlir;
 
-// Parameters of the worker function that are no buffers: worker, number of workers, context, barrier.
+// Parameters of the worker function that the pool gives: worker, number of workers, context, barrier.
 static constexpr unsigned numControlParameters = 4;
 
 static bool isWorker(LLVM::LLVMFuncOp function) {
@@ -20,8 +20,9 @@ static bool isWorker(LLVM::LLVMFuncOp function) {
   if (types.size() < numControlParameters || function.isExternal())
     return false;
   auto isPointer = [](Type type) { return isa<LLVM::LLVMPointerType>(type); };
+  auto isOfStep = [&](Type type) { return isPointer(type) || type.isInteger(64); };
   ArrayRef<Type> control = types.take_back(numControlParameters);
-  return llvm::all_of(types.drop_back(numControlParameters), isPointer) && control[0].isInteger(64) &&
+  return llvm::all_of(types.drop_back(numControlParameters), isOfStep) && control[0].isInteger(64) &&
          control[1].isInteger(64) && isPointer(control[2]) && isPointer(control[3]);
 }
 
@@ -38,7 +39,7 @@ static void emitEntry(LLVM::LLVMFuncOp worker, StringAttr name) {
   SmallVector<Value> arguments;
   for (unsigned i = 0, e = worker.getNumArguments() - numControlParameters; i < e; ++i) {
     Value slot = LLVM::GEPOp::create(builder, loc, pointer, pointer, block->getArgument(0), ArrayRef<LLVM::GEPArg>{i});
-    arguments.push_back(LLVM::LoadOp::create(builder, loc, pointer, slot));
+    arguments.push_back(LLVM::LoadOp::create(builder, loc, worker.getArgument(i).getType(), slot));
   }
   llvm::append_range(arguments, block->getArguments().drop_front());
   LLVM::CallOp::create(builder, loc, worker, arguments);
@@ -52,8 +53,8 @@ struct CPUEntryPass : public megakernel::impl::TkEmitCPUEntryBase<CPUEntryPass> 
       if (auto name = function->getAttrOfType<StringAttr>("megakernel.entry")) {
         if (!isWorker(function)) {
           function.emitError() << "has the attribute 'megakernel.entry' and the type " << function.getFunctionType()
-                               << ", expected pointers, then worker and number of workers (i64), context and barrier "
-                                  "(pointers)";
+                               << ", expected pointers and i64, then worker and number of workers (i64), context "
+                                  "and barrier (pointers)";
           return signalPassFailure();
         }
         function->removeAttr("megakernel.entry");

@@ -6,10 +6,10 @@ def TkEmitCPUEntry : Pass<"tk-emit-cpu-entry", "::mlir::ModuleOp"> {
     Needs a module in the LLVM dialect that holds one function with the attribute `megakernel.entry`, the name of the
     entry point to make. Leaves that entry point beside it:
     `void NAME(void **params, int64_t worker, int64_t num_workers, void *context, void (*barrier)(void *))`, which
-    loads the buffer pointers from `params` and calls the function.
+    loads the buffer pointers, and 64-bit numbers, from `params` and calls the function.
 
-    Without such a function nothing is added. Fails where its parameters are not pointers to buffers followed by
-    worker, number of workers, context and barrier.
+    Without such a function nothing is added. Fails where its parameters are not pointers to buffers and numbers, followed
+    by worker, number of workers, context and barrier.
   }];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
 }

@@ -174,6 +174,9 @@ LogicalResult mlir::megakernel::describeKernel(ModuleOp module, KernelOp kernel,
                                        {"workspace_align", 256},
                                        {"plan", describePlan(kernel)},
                                        {"schedule", describeSchedule(kernel)}};
+  if (RepeatOp repeat = kernel.getRepeat())
+    (*manifest->getObject("kernel"))["repeat"] =
+        json::Object{{"symbol", needs.repeated}, {"barrier", stringifyScope(repeat.getScope())}};
   json::Object *target = manifest->getObject("target");
   if (target && kernel.getTarget() == "cpu")
     (*target)["workers"] = countUsefulWorkers(kernel);

@@ -13,6 +13,8 @@ struct LaunchNeeds {
   int64_t sharedBytes, workspaceBytes;
   /// The kernel itself waits for the launches before it.
   bool overlapsLaunches = false;
+  /// The function that runs several steps; none where empty.
+  std::string repeated = {};
 };
 
 /// Adds the key "kernel" (symbol, geometry, workspace, schedule ledger) to the module's manifest attribute. Fails

@@ -3,6 +3,7 @@
 #include "lib/Conversion/Common/ElementEmitter.h"
 
 #include "dialects/Megakernel/FusedRegion.h"
+#include "lib/Conversion/Common/StepLoop.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -466,6 +467,10 @@ Value ElementEmitter::truthOf(Value byte) {
   return arith::CmpIOp::create(builder, tile.getLoc(), arith::CmpIPredicate::ne, byte, zero);
 }
 
+int64_t ElementEmitter::startOf(Value buffer) {
+  return std::min(alignment, alignmentOfEntry(buffer).value_or(alignment));
+}
+
 Value ElementEmitter::load(Location loc, Value buffer, ArrayRef<LaneIndex> indices) {
   if (lanes == 1 || allUniform(indices))
     return memref::LoadOp::create(builder, loc, buffer, basesOf(indices));
@@ -473,7 +478,7 @@ Value ElementEmitter::load(Location loc, Value buffer, ArrayRef<LaneIndex> indic
   VectorType vectorType = VectorType::get(lanes, type.getElementType());
   if (isContiguous(indices))
     return vector::LoadOp::create(builder, loc, vectorType, buffer, basesOf(indices), /*nontemporal=*/false,
-                                  alignmentOf(type, indices, lanes, alignment));
+                                  alignmentOf(type, indices, lanes, startOf(buffer)));
   IndexMath math(builder, loc);
   SmallVector<Value> elements;
   for (int64_t lane = 0; lane < lanes; ++lane)
@@ -495,7 +500,7 @@ void ElementEmitter::store(Location loc, Value value, Value buffer, ArrayRef<Lan
   auto type = cast<MemRefType>(buffer.getType());
   if (isContiguous(indices)) {
     vector::StoreOp::create(builder, loc, value, buffer, basesOf(indices), /*nontemporal=*/false,
-                            alignmentOf(type, indices, lanes, alignment));
+                            alignmentOf(type, indices, lanes, startOf(buffer)));
     return;
   }
   IndexMath math(builder, loc);

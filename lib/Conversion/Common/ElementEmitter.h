@@ -22,7 +22,8 @@ namespace mlir::megakernel {
 /// emitter must not outlive the block that it emits into.
 class ElementEmitter {
 public:
-  /// Buffers start at multiples of `alignment` bytes, or of their elements' size where that is more.
+  /// Buffers start at multiples of `alignment` bytes, or of their elements' size where that is more; entries of a ring
+  /// at what `alignmentOfEntry` says, if that is less.
   ElementEmitter(OpBuilder &builder, TileOp tile, int64_t lanes, int64_t alignment = 16)
       : builder(builder), tile(tile), lanes(lanes), alignment(alignment) {}
 
@@ -70,6 +71,7 @@ private:
   Value emitInsertSlice(tensor::InsertSliceOp op, ArrayRef<LaneIndex> indices);
   Value emitPerLane(Value tensor, ArrayRef<LaneIndex> indices);
   Value truthOf(Value byte);
+  int64_t startOf(Value buffer);
   Value outsideConstant(Operation *user, Value value);
   Value cloneOp(Operation &op, IRMapping &mapping);
   std::optional<SmallVector<LaneIndex>> operandIndices(OpOperand &operand, ArrayRef<LaneIndex> indices);

@@ -4,6 +4,7 @@
 
 #include "lib/Analysis/TileFootprint.h"
 #include "lib/Conversion/Common/Describe.h"
+#include "lib/Conversion/Common/StepLoop.h"
 #include "lib/Conversion/MegakernelToCPU/WorkerContext.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -27,9 +28,15 @@ public:
     if (kernel.getTarget().value_or("cpu") != "cpu")
       return kernel.emitError() << "is scheduled for '" << *kernel.getTarget() << "', expected 'cpu'";
     kernel.walk([&](TileOp tile) { scratchBytes = std::max(scratchBytes, scratchBytesOf(TileDomain(tile))); });
-    if (failed(describeKernel(kernel->getParentOfType<ModuleOp>(), kernel, {/*sharedBytes=*/0, workspaceBytes()})))
+    LaunchNeeds needs{/*sharedBytes=*/0, workspaceBytes()};
+    needs.repeated = kernel.getSymName();
+    if (failed(describeKernel(kernel->getParentOfType<ModuleOp>(), kernel, needs)))
       return failure();
     createFunction();
+    if (loop) {
+      loop->begin({});
+      loop->mapArguments(buffers);
+    }
     for (Operation &op : kernel.getBody().front())
       if (failed(lower(op)))
         return failure();
@@ -48,6 +55,8 @@ private:
   OpBuilder builder;
   IRMapping buffers;
   std::optional<WorkerContext> context;
+  /// Over the steps of a launch, where the kernel repeats.
+  std::optional<StepLoop> loop;
 };
 } // namespace
 
@@ -58,6 +67,9 @@ void KernelLowering::createFunction() {
   for (Type type : kernel.getArgumentTypes())
     types.push_back(typeInMemory(cast<MemRefType>(type)));
   types.push_back(MemRefType::get(workspaceBytes(), builder.getI8Type()));
+  unsigned workspace = types.size() - 1;
+  if (kernel.getRepeat())
+    types.append(2, builder.getI64Type());
   types.append({builder.getIndexType(), builder.getIndexType(), pointer, pointer});
   auto function =
       func::FuncOp::create(builder, loc, (kernel.getSymName() + "_worker").str(), builder.getFunctionType(types, {}));
@@ -68,8 +80,12 @@ void KernelLowering::createFunction() {
     buffers.map(argument, entry->getArgument(index));
   auto scratchType = MemRefType::get(scratchBytes, builder.getI8Type());
   Value scratch = memref::AllocaOp::create(builder, loc, scratchType, builder.getI64IntegerAttr(64));
-  auto control = entry->getArguments().take_back(5);
-  context.emplace(WorkerContext{builder, control[1], control[2], control[3], control[4], control[0], scratch, lanes});
+  auto control = entry->getArguments().take_back(4);
+  context.emplace(WorkerContext{builder, control[0], control[1], control[2], control[3], entry->getArgument(workspace),
+                                scratch, lanes});
+  if (kernel.getRepeat())
+    loop.emplace(builder, kernel, LaunchSteps{entry->getArgument(workspace + 1), entry->getArgument(workspace + 2)},
+                 /*indexBits=*/64);
 }
 
 LogicalResult KernelLowering::lower(Operation &op) {
@@ -93,6 +109,16 @@ LogicalResult KernelLowering::lower(Operation &op) {
     for (auto tile : phase.getBody().front().getOps<TileOp>())
       if (failed(lowerTile(tile)))
         return failure();
+    return success();
+  }
+  if (isa<RepeatOp>(op)) {
+    auto next = scf::IfOp::create(builder, loc, loop->hasNext(), /*withElseRegion=*/false);
+    {
+      OpBuilder::InsertionGuard guard(builder);
+      builder.setInsertionPointToStart(next.thenBlock());
+      context->barrier(loc);
+    }
+    loop->end({});
     return success();
   }
   if (isa<ReturnOp>(op)) {

@@ -9,6 +9,9 @@ def ConvertMegakernelToCPU : Pass<"convert-megakernel-to-cpu", "::mlir::ModuleOp
     What is bfloat16 becomes 16-bit integers, converted by integer arithmetic. `math.expm1` and `math.log1p` become calls
     of the C library's, which are accurate near zero.
 
+    A kernel that repeats becomes a loop over the steps of a launch; their number, and that of the entries of each batch
+    argument, are parameters behind the workspace.
+
     Fails on a body that has no vector form, naming the op.
   }];
   let options = [

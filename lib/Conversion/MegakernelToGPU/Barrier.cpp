@@ -44,13 +44,22 @@ static LLVM::InlineAsmOp emitAsm(OpBuilder &builder, Location loc, TypeRange res
                                    /*operand_attrs=*/ArrayAttr());
 }
 
+Value mlir::megakernel::computeAgain(const CtaContext &context, Location loc, Value index) {
+  OpBuilder &builder = context.builder;
+  Type i32 = builder.getI32Type();
+  Value number = arith::IndexCastUIOp::create(builder, loc, i32, index);
+  number = emitAsm(builder, loc, i32, number, "mov.b32 $0, $1;", "=r,r").getResult(0);
+  return arith::IndexCastUIOp::create(builder, loc, builder.getIndexType(), number);
+}
+
 void mlir::megakernel::emitEarlierLaunchesWait(const CtaContext &context, Location loc) {
   // As text, since the intrinsics do not say that memory changes meanwhile.
   emitAsm(context.builder, loc, {}, {}, "griddepcontrol.wait;", "~{memory}");
   emitAsm(context.builder, loc, {}, {}, "griddepcontrol.launch_dependents;", "~{memory}");
 }
 
-static LogicalResult emitGridBarrier(const CtaContext &context, Location loc, function_ref<LogicalResult()> between) {
+// What the first thread's counter showed when the CTA arrived.
+static Value emitGridArrival(const CtaContext &context, Location loc) {
   OpBuilder &builder = context.builder;
   IndexMath math = context.math(loc);
   context.barrier(loc);
@@ -61,50 +70,52 @@ static LogicalResult emitGridBarrier(const CtaContext &context, Location loc, fu
   };
   Type i32 = builder.getI32Type();
   auto arrival = scf::IfOp::create(builder, loc, i32, isFirst, /*withElseRegion=*/true);
-  {
-    OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(arrival.elseBlock());
-    scf::YieldOp::create(builder, loc, constant(0));
-    builder.setInsertionPointToStart(arrival.thenBlock());
-    Value isCta0 = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, context.cta, zero);
-    Value amount =
-        arith::SelectOp::create(builder, loc, isCta0, constant((int64_t(1) << 31) - (context.grid - 1)), constant(1));
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(arrival.elseBlock());
+  scf::YieldOp::create(builder, loc, constant(0));
+  builder.setInsertionPointToStart(arrival.thenBlock());
+  Value isCta0 = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, context.cta, zero);
+  Value amount =
+      arith::SelectOp::create(builder, loc, isCta0, constant((int64_t(1) << 31) - (context.grid - 1)), constant(1));
+  Value counter = workspacePointer(context, loc);
+  scf::YieldOp::create(builder, loc,
+                       emitAsm(builder, loc, i32, {counter, amount}, gridArrive, "=r,l,r,~{memory}").getResults());
+  return arrival.getResult(0);
+}
+
+static void emitGridWait(const CtaContext &context, Location loc, Value arrival) {
+  OpBuilder &builder = context.builder;
+  Value isFirst =
+      arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, context.thread, context.math(loc).constant(0));
+  (void)context.when(loc, isFirst, [&] {
     Value counter = workspacePointer(context, loc);
-    scf::YieldOp::create(builder, loc,
-                         emitAsm(builder, loc, i32, {counter, amount}, gridArrive, "=r,l,r,~{memory}").getResults());
-  }
-  if (failed(between()))
-    return failure();
-  LogicalResult waited = context.when(loc, isFirst, [&] {
-    Value counter = workspacePointer(context, loc);
-    emitAsm(builder, loc, TypeRange(), {counter, arrival.getResult(0)}, gridWait, "l,r,~{memory}");
+    emitAsm(builder, loc, TypeRange(), {counter, arrival}, gridWait, "l,r,~{memory}");
     return success();
   });
   context.barrier(loc);
-  return waited;
 }
 
-static LogicalResult emitClusterBarrier(const CtaContext &context, Location loc,
-                                        function_ref<LogicalResult()> between) {
-  UnitAttr aligned = context.builder.getUnitAttr();
-  NVVM::ClusterArriveOp::create(context.builder, loc, aligned);
-  if (failed(between()))
-    return failure();
-  NVVM::ClusterWaitOp::create(context.builder, loc, aligned);
-  return success();
+Type mlir::megakernel::arrivalType(const CtaContext &context, Scope scope) {
+  return scope == Scope::Grid ? context.builder.getI32Type() : Type();
 }
 
-LogicalResult mlir::megakernel::emitBarrier(const CtaContext &context, BarrierOp barrier,
-                                            function_ref<LogicalResult()> between) {
-  Location loc = barrier.getLoc();
-  switch (barrier.getScope()) {
+Value mlir::megakernel::emitArrival(const CtaContext &context, Location loc, Scope scope) {
+  switch (scope) {
   case Scope::Cta:
     context.barrier(loc);
-    return between();
+    return nullptr;
   case Scope::Cluster:
-    return emitClusterBarrier(context, loc, between);
+    NVVM::ClusterArriveOp::create(context.builder, loc, context.builder.getUnitAttr());
+    return nullptr;
   case Scope::Grid:
-    return emitGridBarrier(context, loc, between);
+    return emitGridArrival(context, loc);
   }
-  return failure();
+  return nullptr;
+}
+
+void mlir::megakernel::emitWait(const CtaContext &context, Location loc, Scope scope, Value arrival) {
+  if (scope == Scope::Cluster)
+    NVVM::ClusterWaitOp::create(context.builder, loc, context.builder.getUnitAttr());
+  if (scope == Scope::Grid)
+    emitGridWait(context, loc, arrival);
 }

@@ -50,12 +50,19 @@ bool areAlike(const TileDomain &a, const TileDomain &b);
 /// Emits pointwise ops that are alike.
 LogicalResult emitPointwise(const CtaContext &context, ArrayRef<const TileDomain *> domains);
 LogicalResult emitReduction(const CtaContext &context, TileDomain &domain, int64_t sharedOffset);
-/// `between` runs between the CTA's arrival at the barrier and its wait.
-LogicalResult emitBarrier(const CtaContext &context, BarrierOp barrier, function_ref<LogicalResult()> between);
+/// A barrier's two halves. What the arrival returns, of type `arrivalType` or null where that is null, is what the wait
+/// needs of it.
+Type arrivalType(const CtaContext &context, Scope scope);
+Value emitArrival(const CtaContext &context, Location loc, Scope scope);
+void emitWait(const CtaContext &context, Location loc, Scope scope, Value arrival);
 
 /// Waits until all launches before this one on its stream have ended and what they wrote is visible; then lets the next
 /// launch start its CTAs, which wait likewise.
 void emitEarlierLaunchesWait(const CtaContext &context, Location loc);
+
+/// An index of 32 bits at most, of which the compiler does not know that it is the same in all rounds of a loop.
+/// Otherwise it computes all that follows from it ahead of the loop, for every phase, and has no registers left.
+Value computeAgain(const CtaContext &context, Location loc, Value index);
 
 /// Bytes at the start of the workspace that hold barrier state.
 inline constexpr int64_t barrierStateBytes = 256;

@@ -3,6 +3,7 @@
 #include "lib/Conversion/MegakernelToGPU/MegakernelToGPU.h"
 
 #include "lib/Conversion/Common/Describe.h"
+#include "lib/Conversion/Common/StepLoop.h"
 #include "lib/Conversion/MegakernelToGPU/CtaContext.h"
 #include "lib/Scheduling/TargetTable.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -41,31 +42,46 @@ struct OpenPhase {
   SmallVector<std::unique_ptr<Tile>> tiles;
 };
 
+/// How a kernel function treats the steps of a launch.
+enum class Steps {
+  /// It runs one.
+  One,
+  /// It loops over them, and computes indices ahead of the loop.
+  Hoisted,
+  /// It loops over them, and computes indices again in each.
+  Repeated
+};
+
+/// One kernel function.
 class KernelLowering {
 public:
-  KernelLowering(KernelOp kernel, bool profile) : kernel(kernel), builder(kernel), profile(profile) {}
+  KernelLowering(KernelOp kernel, gpu::GPUModuleOp module, Steps steps, bool profile)
+      : kernel(kernel), module(module), builder(kernel), steps(steps), profile(profile) {}
 
-  LogicalResult run() {
+  LogicalResult check() {
     if (!kernel.getTarget().value_or("sm").starts_with("sm"))
       return kernel.emitError() << "is scheduled for '" << *kernel.getTarget() << "', expected a GPU architecture";
-    int64_t sharedBytes = kernel.getSharedBytes().value_or(0);
     WalkResult fits = kernel.walk([&](TileOp tile) {
       int64_t needed = sharedBytesOf(TileGeometry(tile), kernel.getThreads());
-      if (needed <= sharedBytes)
+      if (needed <= sharedBytes())
         return WalkResult::advance();
       tile.emitError() << "needs " << needed << " bytes of shared memory, expected 'shared_bytes' of the kernel ("
-                       << sharedBytes << ") to cover it";
+                       << sharedBytes() << ") to cover it";
       return WalkResult::interrupt();
     });
-    if (fits.wasInterrupted())
-      return failure();
-    if (failed(describeKernel(kernel->getParentOfType<ModuleOp>(), kernel,
-                              {sharedBytes, workspaceBytes(), overlapsLaunches()})))
-      return failure();
-    createFunction();
+    return failure(fits.wasInterrupted());
+  }
+
+  LaunchNeeds needs() { return {sharedBytes(), workspaceBytes(), overlapsLaunches()}; }
+
+  /// Uses up the kernel.
+  LogicalResult run(StringRef name) {
+    createFunction(name);
     if (overlapsLaunches())
       emitEarlierLaunchesWait(*context, kernel.getLoc());
     recordTime(kernel.getLoc());
+    if (steps != Steps::One)
+      beginStep();
     for (Operation &op : kernel.getBody().front())
       if (failed(lower(op)))
         return failure();
@@ -74,6 +90,7 @@ public:
   }
 
 private:
+  int64_t sharedBytes() { return kernel.getSharedBytes().value_or(0); }
   // The times of a profile follow the arena.
   int64_t profileOffset() { return llvm::alignTo(barrierStateBytes + kernel.getArenaBytes().value_or(0), 8); }
   int64_t numEvents() {
@@ -86,19 +103,29 @@ private:
     std::optional<trainkernel::TargetFacts> facts = trainkernel::findTarget(kernel.getTarget().value_or(""));
     return facts && facts->overlapsLaunches;
   }
-  void createFunction();
+  void createFunction(StringRef name);
   LogicalResult lower(Operation &op);
+  LogicalResult lowerBarrier(BarrierOp barrier);
+  void beginStep();
+  LogicalResult joinStep();
+  LogicalResult endStep(RepeatOp repeat);
   void open(PhaseOp phase);
-  LogicalResult prefetch(PhaseOp phase, Scope scope);
+  bool canPrefetch() const;
+  LogicalResult prefetch();
   LogicalResult lowerTile(OpenPhase::Tile &tile);
   void recordTime(Location loc);
 
   KernelOp kernel;
+  gpu::GPUModuleOp module;
   OpBuilder builder;
+  Steps steps;
   bool profile;
   int64_t recorded = 0;
   IRMapping buffers;
   std::optional<CtaContext> context;
+  std::optional<StepLoop> loop;
+  /// Whether the CTA has yet to wait for the step before.
+  bool isApart = false;
   OpenPhase current;
 };
 } // namespace
@@ -112,18 +139,20 @@ unsigned KernelLowering::indexBits() {
   return largest <= std::numeric_limits<int32_t>::max() ? 32 : 64;
 }
 
-void KernelLowering::createFunction() {
+void KernelLowering::createFunction(StringRef name) {
   Location loc = kernel.getLoc();
-  auto module = gpu::GPUModuleOp::create(builder, loc, (kernel.getSymName() + "_module").str());
   unsigned bits = indexBits();
   auto width = DataLayoutEntryAttr::get(builder.getIndexType(), builder.getI32IntegerAttr(bits));
   module->setAttr(DLTIDialect::kDataLayoutAttrName, DataLayoutSpecAttr::get(builder.getContext(), {width}));
-  builder.setInsertionPointToStart(&module.getBodyRegion().front());
+  builder.setInsertionPointToEnd(&module.getBodyRegion().front());
   SmallVector<Type> types;
   for (Type type : kernel.getArgumentTypes())
     types.push_back(typeInMemory(cast<MemRefType>(type)));
   types.push_back(MemRefType::get(workspaceBytes(), builder.getI8Type()));
-  auto function = gpu::GPUFuncOp::create(builder, loc, kernel.getSymName(), builder.getFunctionType(types, {}));
+  unsigned workspace = types.size() - 1;
+  if (steps != Steps::One)
+    types.append(2, builder.getI32Type());
+  auto function = gpu::GPUFuncOp::create(builder, loc, name, builder.getFunctionType(types, {}));
   function->setAttr(gpu::GPUDialect::getKernelFuncAttrName(), builder.getUnitAttr());
   int32_t threads = kernel.getThreads(), cluster = kernel.getCluster();
   function->setAttr(NVVM::NVVMDialect::getReqntidAttrName(), builder.getDenseI32ArrayAttr({threads, 1, 1}));
@@ -140,7 +169,10 @@ void KernelLowering::createFunction() {
   Value cta = gpu::BlockIdOp::create(builder, loc, gpu::Dimension::x, builder.getIndexAttr(kernel.getGrid()));
   Value shared = gpu::DynamicSharedMemoryOp::create(builder, loc, sharedType);
   context.emplace(CtaContext{builder, thread, cta, threads, static_cast<int64_t>(kernel.getGrid()),
-                             entry.getArguments().back(), shared, bits});
+                             entry.getArgument(workspace), shared, bits});
+  if (steps != Steps::One)
+    loop.emplace(builder, kernel, LaunchSteps{entry.getArgument(workspace + 1), entry.getArgument(workspace + 2)},
+                 bits);
 }
 
 LogicalResult KernelLowering::lower(Operation &op) {
@@ -154,22 +186,22 @@ LogicalResult KernelLowering::lower(Operation &op) {
                                         .getResult());
     return success();
   }
-  if (auto barrier = dyn_cast<BarrierOp>(op)) {
-    auto next = dyn_cast_or_null<PhaseOp>(barrier->getNextNode());
-    LogicalResult emitted =
-        emitBarrier(*context, barrier, [&] { return next ? prefetch(next, barrier.getScope()) : success(); });
-    recordTime(loc);
-    return emitted;
-  }
+  if (auto barrier = dyn_cast<BarrierOp>(op))
+    return lowerBarrier(barrier);
   if (auto phase = dyn_cast<PhaseOp>(op)) {
     if (current.phase != phase)
       open(phase);
+    if (isApart && failed(joinStep()))
+      return failure();
     for (std::unique_ptr<OpenPhase::Tile> &tile : current.tiles)
       if (failed(lowerTile(*tile)))
         return failure();
     current = {};
     recordTime(loc);
     return success();
+  }
+  if (auto repeat = dyn_cast<RepeatOp>(op)) {
+    return loop ? endStep(repeat) : success();
   }
   if (isa<ReturnOp>(op)) {
     gpu::ReturnOp::create(builder, loc);
@@ -213,18 +245,99 @@ void KernelLowering::open(PhaseOp phase) {
   }
 }
 
-LogicalResult KernelLowering::prefetch(PhaseOp phase, Scope scope) {
-  open(phase);
-  bool anything = llvm::any_of(phase.getBody().front().getOps<TileOp>(),
-                               [](TileOp tile) { return !tile.getPrefetched().value_or(ArrayRef<int64_t>()).empty(); });
-  if (!anything || !current.isDisjoint)
+bool KernelLowering::canPrefetch() const {
+  if (!current.phase || !current.isDisjoint)
+    return false;
+  PhaseOp phase = current.phase;
+  return llvm::any_of(phase.getBody().front().getOps<TileOp>(),
+                      [](TileOp tile) { return !tile.getPrefetched().value_or(ArrayRef<int64_t>()).empty(); });
+}
+
+// Starts to fill the shared memory of the open phase. The CTA's threads have met.
+LogicalResult KernelLowering::prefetch() {
+  if (!canPrefetch())
     return success();
-  // Shared memory is in use until all threads are here; only a cluster's arrival does not wait for them.
-  if (scope == Scope::Cluster)
-    context->barrier(phase.getLoc());
   for (std::unique_ptr<OpenPhase::Tile> &tile : current.tiles)
     if (tile->emitter && failed(tile->emitter->prefetch()))
       return failure();
+  return success();
+}
+
+LogicalResult KernelLowering::lowerBarrier(BarrierOp barrier) {
+  Location loc = barrier.getLoc();
+  Scope scope = barrier.getScope();
+  if (isApart && failed(joinStep()))
+    return failure();
+  Value arrival = emitArrival(*context, loc, scope);
+  if (auto next = dyn_cast_or_null<PhaseOp>(barrier->getNextNode()))
+    open(next);
+  // Shared memory is in use until all threads are here; only a cluster's arrival does not wait for them.
+  if (scope == Scope::Cluster && canPrefetch())
+    context->barrier(loc);
+  if (failed(prefetch()))
+    return failure();
+  emitWait(*context, loc, scope, arrival);
+  recordTime(loc);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Steps of a launch
+//===----------------------------------------------------------------------===//
+
+void KernelLowering::beginStep() {
+  Location loc = kernel.getLoc();
+  SmallVector<Value> initial;
+  if (Type type = arrivalType(*context, kernel.getRepeat().getScope()))
+    initial.push_back(arith::ConstantOp::create(builder, loc, builder.getZeroAttr(type)));
+  loop->begin(initial);
+  if (steps == Steps::Repeated) {
+    context->thread = computeAgain(*context, loc, context->thread);
+    context->cta = computeAgain(*context, loc, context->cta);
+  }
+  loop->mapArguments(buffers);
+  isApart = true;
+}
+
+// In the first phase of a step: waits for the step before, while what does not depend on it is on its way.
+LogicalResult KernelLowering::joinStep() {
+  isApart = false;
+  Location loc = kernel.getLoc();
+  if (failed(prefetch()))
+    return failure();
+  Scope scope = kernel.getRepeat().getScope();
+  ValueRange arrival = loop->carried();
+  if (scope == Scope::Cta)
+    return success();
+  return context->when(loc, loop->hasPrevious(), [&] {
+    emitWait(*context, loc, scope, arrival.empty() ? Value() : arrival.front());
+    return success();
+  });
+}
+
+LogicalResult KernelLowering::endStep(RepeatOp repeat) {
+  Location loc = repeat.getLoc();
+  if (isApart && failed(joinStep()))
+    return failure();
+  Scope scope = repeat.getScope();
+  Type type = arrivalType(*context, scope);
+  auto arrival = scf::IfOp::create(builder, loc, type ? TypeRange(type) : TypeRange(), loop->hasNext(),
+                                   /*withElseRegion=*/static_cast<bool>(type));
+  {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(arrival.thenBlock());
+    // The next step may fill shared memory before it waits.
+    if (scope == Scope::Cluster)
+      context->barrier(loc);
+    Value token = emitArrival(*context, loc, scope);
+    if (type) {
+      scf::YieldOp::create(builder, loc, token);
+      builder.setInsertionPointToStart(arrival.elseBlock());
+      scf::YieldOp::create(builder, loc,
+                           arith::ConstantOp::create(builder, loc, builder.getZeroAttr(type)).getResult());
+    }
+  }
+  loop->end(arrival.getResults());
   return success();
 }
 
@@ -263,9 +376,35 @@ struct ConvertMegakernelToGPUPass : public megakernel::impl::ConvertMegakernelTo
   void runOnOperation() override {
     getOperation()->setAttr(gpu::GPUDialect::getContainerModuleAttrName(), UnitAttr::get(&getContext()));
     for (auto kernel : llvm::make_early_inc_range(getOperation().getOps<KernelOp>()))
-      if (failed(KernelLowering(kernel, profile).run()))
+      if (failed(lowerKernel(kernel)))
         return signalPassFailure();
     useExactRoots(getOperation());
+  }
+
+  LogicalResult lowerKernel(KernelOp kernel) {
+    OpBuilder builder(kernel);
+    std::string name = kernel.getSymName().str();
+    auto module = gpu::GPUModuleOp::create(builder, kernel.getLoc(), name + "_module");
+    RepeatOp repeat = kernel.getRepeat();
+    bool isApart = repeat && llvm::range_size(kernel.getBody().front().getOps<PhaseOp>()) <= separatePhases;
+    int64_t numTileOps = 0;
+    kernel.walk([&](TileOp) { ++numTileOps; });
+    Steps repeated = isApart && numTileOps <= hoistOps ? Steps::Hoisted : Steps::Repeated;
+    KernelLowering whole(kernel, module, repeat ? repeated : Steps::One, profile);
+    if (failed(whole.check()))
+      return failure();
+    LaunchNeeds needs = whole.needs();
+    std::string wholeName = isApart ? name + "_many" : name;
+    if (repeat)
+      needs.repeated = wholeName;
+    if (failed(describeKernel(getOperation(), kernel, needs)))
+      return failure();
+    if (isApart) {
+      KernelOp once = cast<KernelOp>(builder.clone(*kernel));
+      if (failed(KernelLowering(once, module, Steps::One, profile).run(name)))
+        return failure();
+    }
+    return whole.run(wholeName);
   }
 };
 } // namespace

@@ -11,15 +11,27 @@ def ConvertMegakernelToGPU : Pass<"convert-megakernel-to-gpu", "::mlir::ModuleOp
     The module's data layout says how wide an index is: 32 bits, or 64 where an argument has 2^31 elements or the
     workspace 2^31 bytes.
 
+    The function of a kernel that repeats has two more parameters, 32-bit numbers: the steps of the launch, and the
+    entries of each batch argument. A kernel of few phases has a second function, which runs one step and knows nothing of
+    others: it has the kernel's name, and the one that repeats has `_many` behind it. With many phases the loop costs a
+    launch of one step nothing that counts, and a second function would take as long to compile as the first. With few
+    tile ops, too, indices are computed once, ahead of the loop; with more there would be no registers left for them.
+
     On targets where launches of a stream can overlap, the kernel first waits for those before it to end.
 
     With `profile`, the first thread of each CTA writes the time (`globaltimer`, ns) at which the CTA starts and at
     which each phase and each barrier ends, to the end of the workspace: one row of 64-bit numbers per event, one
-    column per CTA.
+    column per CTA. Of a launch of several steps these are the times of the last one.
 
     Fails on a body that has no vector form, naming the op.
   }];
-  let options = [Option<"profile", "profile", "bool", "false", "record when phases and barriers end">];
+  let options = [
+    Option<"profile", "profile", "bool", "false", "record when phases and barriers end">,
+    Option<"separatePhases", "separate-phases", "int64_t", "6",
+           "Phases up to which launches of one step have a function of their own">,
+    Option<"hoistOps", "hoist-ops", "int64_t", "4",
+           "Tile ops up to which such a kernel computes indices ahead of the loop over steps">
+  ];
   let dependentDialects = ["::mlir::gpu::GPUDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect",
                            "::mlir::memref::MemRefDialect", "::mlir::DLTIDialect",
                            "::mlir::NVVM::NVVMDialect", "::mlir::LLVM::LLVMDialect"];

@@ -121,14 +121,8 @@ private:
 class ConflictReporter {
 public:
   ConflictReporter(KernelOp kernel, const KernelAccesses &all) : kernel(kernel), all(all) {
-    unsigned phases = 0;
-    Epochs epochs;
-    for (Operation &op : kernel.getBody().front()) {
-      if (auto barrier = dyn_cast<BarrierOp>(op))
-        epochs.pass(joinedBy(kernel, barrier.getScope()));
-      if (isa<PhaseOp>(op))
-        placeOf[&op] = {phases++, epochs};
-    }
+    for (auto [number, phase] : llvm::enumerate(kernel.getBody().front().getOps<PhaseOp>()))
+      phaseOf[phase] = number;
   }
 
   void report(const Conflict &conflict) const {
@@ -148,26 +142,22 @@ public:
   }
 
 private:
-  struct Place {
-    unsigned phase;
-    Epochs epochs;
-  };
-
   void reportRace(const Conflict &conflict) const {
-    Operation *first = opOf(conflict.first), *second = opOf(conflict.second);
-    InFlightDiagnostic diag = errorAt(second) << doing(conflict.second);
-    if (first == second) {
+    InFlightDiagnostic diag = errorAt(opOf(conflict.second)) << doing(conflict.second);
+    if (all.accesses[conflict.first].op == all.accesses[conflict.second].op) {
       diag << " at other elements than those that the same op writes, expected it in a later phase";
       return;
     }
     diag << " while " << doing(conflict.first) << sharing(conflict) << ", expected ";
     if (isEarly(conflict.second) || isEarly(conflict.first))
       diag << "the input not to be 'prefetched'";
-    else if (place(conflict.first).phase == place(conflict.second).phase)
+    else if (all.accesses[conflict.first].step != all.accesses[conflict.second].step)
+      diag << "a repeat" << ofScope(conflict) << " between the two steps";
+    else if (phase(conflict.first) == phase(conflict.second))
       diag << "two phases with a barrier" << ofScope(conflict) << " between them";
     else
       diag << "a barrier" << ofScope(conflict) << " between the two phases";
-    diag.attachNote(first->getLoc()) << doing(conflict.first) << " here";
+    diag.attachNote(opOf(conflict.first)->getLoc()) << doing(conflict.first) << " here";
   }
 
   // Where there is a choice, the least that does.
@@ -177,17 +167,20 @@ private:
     return (" of scope " + stringifyScope(static_cast<Scope>(static_cast<unsigned>(conflict.scope) - 1))).str();
   }
 
-  Operation *opOf(unsigned access) const { return all.ops[all.accesses[access].op]; }
-  const Place &place(unsigned access) const { return placeOf.find(opOf(access)->getParentOp())->second; }
+  Operation *opOf(unsigned access) const { return all.ops[all.accesses[access].op].op; }
+  unsigned phase(unsigned access) const { return phaseOf.lookup(opOf(access)->getParentOp()); }
   // A read ahead of the barrier before its phase.
-  bool isEarly(unsigned access) const { return !(all.accesses[access].epochs == place(access).epochs); }
+  bool isEarly(unsigned access) const {
+    return !(all.accesses[access].epochs == all.ops[all.accesses[access].op].epochs);
+  }
 
   // E.g. "phase 1 reads input x".
   std::string doing(unsigned access) const {
     std::string text;
-    llvm::raw_string_ostream(text) << "phase " << place(access).phase
+    llvm::raw_string_ostream(text) << "phase " << phase(access)
                                    << (all.accesses[access].isWrite ? " writes " : " reads ")
                                    << nameOf(kernel, all.buffers[access])
+                                   << (all.accesses[access].step > 0 ? " in the next step" : "")
                                    << (isEarly(access) ? " ahead of the barrier before it" : "");
     return text;
   }
@@ -202,12 +195,16 @@ private:
 
   KernelOp kernel;
   const KernelAccesses &all;
-  DenseMap<Operation *, Place> placeOf;
+  DenseMap<Operation *, unsigned> phaseOf;
 };
 } // namespace
 
-// A read beside a write is one mistake, though what it reads is not written before either.
-static bool isSaidAlready(ArrayRef<Conflict> said, const Conflict &conflict) {
+// A read beside a write is one mistake, though what it reads is not written before either. What is wrong within a step
+// is wrong within the next one, too.
+static bool isSaidAlready(const KernelAccesses &all, ArrayRef<Conflict> said, const Conflict &conflict) {
+  const Access &first = all.accesses[conflict.first];
+  if (first.step > 0 && (conflict.first != conflict.second || !first.wantsInitial))
+    return true;
   return conflict.kind == Conflict::Uninitialized && llvm::any_of(said, [&](const Conflict &other) {
            return other.kind == Conflict::Race && other.second == conflict.second;
          });
@@ -226,7 +223,7 @@ struct CheckSchedulePass : public megakernel::impl::TkCheckScheduleBase<CheckSch
     SmallVector<Conflict> conflicts = findConflicts(all.accesses, placementOf(kernel));
     ConflictReporter reporter(kernel, all);
     for (const Conflict &conflict : conflicts)
-      if (!isSaidAlready(conflicts, conflict))
+      if (!isSaidAlready(all, conflicts, conflict))
         reporter.report(conflict);
     if (!conflicts.empty())
       signalPassFailure();

@@ -34,7 +34,7 @@ public:
     size_t next = 0;
     for (auto phase : kernel.getBody().front().getOps<PhaseOp>()) {
       size_t begin = next;
-      while (next < all.accesses.size() && all.ops[all.accesses[next].op]->getParentOp() == phase)
+      while (next < all.accesses.size() && isOf(phase, all.accesses[next]))
         ++next;
       SyncScope needed = scopeBefore(begin, next);
       if (needed != SyncScope::None) {
@@ -51,6 +51,11 @@ public:
   }
 
 private:
+  // Of a kernel that repeats, the second step has the barriers of the first one.
+  bool isOf(PhaseOp phase, const Access &access) const {
+    return access.step == 0 && all.ops[access.op].op->getParentOp() == phase;
+  }
+
   // The least scope that orders the accesses from `begin` to `end` with all before them.
   SyncScope scopeBefore(size_t begin, size_t end) {
     SyncScope needed = SyncScope::None;

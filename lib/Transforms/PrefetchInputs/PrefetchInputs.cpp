@@ -23,27 +23,26 @@ struct PrefetchInputsPass : public megakernel::impl::TkPrefetchInputsBase<Prefet
       return;
     kernel.walk([](TileOp tile) { tile.removePrefetchedAttr(); });
     KernelAccesses all(kernel);
-    Epochs epochs, early;
-    for (Operation &op : kernel.getBody().front()) {
-      if (auto barrier = dyn_cast<BarrierOp>(op)) {
-        early = epochs;
-        epochs.pass(joinedBy(kernel, barrier.getScope()));
-      }
-      auto phase = dyn_cast<PhaseOp>(op);
-      if (phase && isa_and_nonnull<BarrierOp>(phase->getPrevNode()))
+    bool isFirst = true;
+    for (auto phase : kernel.getBody().front().getOps<PhaseOp>()) {
+      // The first phase stands behind the barrier that ends the step before.
+      bool isBehindRepeat = isFirst && kernel.getRepeat();
+      if (isBehindRepeat || isa_and_nonnull<BarrierOp>(phase->getPrevNode()))
         for (auto tile : phase.getBody().front().getOps<TileOp>())
-          markInputs(kernel, all, early, tile);
+          markInputs(kernel, all, tile, isBehindRepeat);
+      isFirst = false;
     }
   }
 
 private:
-  // A tile op's first accesses are its inputs, in order.
-  void markInputs(KernelOp kernel, const KernelAccesses &all, const Epochs &early, TileOp tile) {
-    const Access *own = llvm::find_if(all.accesses, [&](const Access &access) { return all.ops[access.op] == tile; });
+  // A tile op's first accesses in a step are its inputs, in order.
+  void markInputs(KernelOp kernel, const KernelAccesses &all, TileOp tile, unsigned step) {
+    const Access *own = llvm::find_if(
+        all.accesses, [&](const Access &access) { return access.step == step && all.ops[access.op].op == tile; });
     SmallVector<int64_t> prefetched;
     for (int64_t index = 0, e = tile.getInputs().size(); index < e; ++index) {
       Access read = own[index];
-      read.epochs = early;
+      read.epochs = all.ops[read.op].earlyEpochs;
       if (!isWrittenJustBefore(all, read, placementOf(kernel)))
         prefetched.push_back(index);
     }

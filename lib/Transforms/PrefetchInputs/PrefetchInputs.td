@@ -5,7 +5,8 @@ def TkPrefetchInputs : Pass<"tk-prefetch-inputs", "::mlir::megakernel::KernelOp"
   let description = [{
     Needs a kernel with its barriers. Sets `prefetched` on each tile op of a phase that stands behind a barrier: the
     inputs whose writers are ordered with it by an earlier barrier already. They can be on their way while the CTA
-    waits for the others. A kernel for the CPU is left alone.
+    waits for the others. In a kernel that repeats, the first phase stands behind the barrier between two steps. A
+    kernel for the CPU is left alone.
 
     Never fails.
   }];

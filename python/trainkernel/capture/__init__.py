@@ -26,6 +26,7 @@ from trainkernel.capture.paths import input_side, output_side
 from trainkernel.capture.roles import ResolvedRoles, RolesError, RoleTable, StepRoles, assign_roles
 from trainkernel.capture.tensors import TensorType
 from trainkernel.errors import CaptureError
+from trainkernel.manifest import VERSION
 from trainkernel.pytree import TreeSpec
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ def _manifest(
     ]
     return {
         "format": "trainkernel",
-        "version": 1,
+        "version": VERSION,
         "name": name,
         "inputs": inputs,
         "outputs": outputs,

@@ -210,6 +210,18 @@ class CompiledTrainingStep:
         loaded = self._loaded or self._load()
         return loaded(*args, donate=self._donate if donate is None else donate, stream=stream, **named)
 
+    def run(
+        self, *args: Any, steps: int | None = None, donate: bool | None = None, stream: Any = None, **named: Any
+    ) -> Any:
+        """Run several steps in one launch; see :meth:`trainkernel.LoadedStep.run`.
+
+        Raises:
+            ArgumentError: an argument does not fit, or the step is closed; nothing was launched.
+            DeviceError: there is no device that can run the step, or the launch failed.
+        """
+        loaded = self._loaded or self._load()
+        return loaded.run(*args, steps=steps, donate=self._donate if donate is None else donate, stream=stream, **named)
+
     def capture(
         self,
         *args: Any,

@@ -46,7 +46,7 @@ class Binder:
     def __init__(
         self, manifest: Manifest, device: Device, alignment: int, types: NamedTupleTypes | None = None
     ) -> None:
-        self._manifest = manifest
+        self.manifest = self._manifest = manifest
         self._device = device
         self._alignment = alignment
         #: The namedtuple types met so far.

@@ -116,7 +116,8 @@ class CpuBackend:
         self._unload = weakref.finalize(self, _ctypes.dlclose, code._handle)
         self._unload.atexit = False
         self._count = len(artifact.manifest.inputs) + len(artifact.manifest.outputs)
-        self._params: Any = (ctypes.c_uint64 * (self._count + 1))()
+        # Behind the workspace are the steps of the launch and the entries of each batch, for a kernel that repeats.
+        self._params: Any = (ctypes.c_uint64 * (self._count + 3))(*[0] * (self._count + 1), 1, 1)
         self._params_address = ctypes.addressof(self._params)
         self._workspace_bytes, self._workspace_align = kernel.workspace_bytes, kernel.workspace_align
         self.reset()
@@ -149,11 +150,32 @@ class CpuBackend:
         Raises:
             DeviceError: the threads cannot be started; nothing was computed then.
         """
+        self._launch(pointers, None)
+
+    def launch_many(self, pointers: Sequence[int], stream: int | None, steps: int, ring: int) -> None:
+        """Run several steps as one and wait for them, with the GIL released.
+
+        Args:
+            pointers: of the inputs and the outputs.
+            stream: None.
+            steps: their number.
+            ring: entries of each batch.
+
+        Raises:
+            DeviceError: as for :meth:`launch`.
+        """
+        self._launch(pointers, (steps, ring))
+
+    def _launch(self, pointers: Sequence[int], repeat: tuple[int, int] | None) -> None:
         with self._lock:
             if not self._unload.alive:
                 raise ArgumentError("the step is closed", expected="a loaded one")
             self._params[0 : self._count] = pointers
+            if repeat is not None:
+                self._params[self._count + 1 :] = repeat
             error = self._run(self._function, self._params_address, self.num_workers)
+            if repeat is not None:
+                self._params[self._count + 1 :] = (1, 1)
         if error:
             hint = "set TRAINKERNEL_NUM_THREADS to fewer threads"
             raise DeviceError(f"cannot start {self.num_workers} threads: {os.strerror(error)}", hint=hint)

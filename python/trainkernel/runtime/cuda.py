@@ -86,27 +86,35 @@ class CudaBackend:
             raise
 
     def _pack_parameters(self, count: int) -> None:
-        # One array of parameters and one of pointers to them; the driver copies the parameters at the launch.
+        # One array of parameters and one of pointers to them; the driver copies the parameters at the launch. Behind
+        # the workspace are the steps of the launch and the entries of each batch, which not every kernel takes.
         self._count = count
-        self._params: Any = (ctypes.c_uint64 * (count + 1))()
+        self._params: Any = (ctypes.c_uint64 * (count + 3))(*[0] * (count + 1), 1, 1)
         start = ctypes.addressof(self._params)
-        self._param_pointers = (ctypes.c_uint64 * (count + 1))(*(start + 8 * i for i in range(count + 1)))
+        self._param_pointers = (ctypes.c_uint64 * (count + 3))(*(start + 8 * i for i in range(count + 3)))
         self._params_address = ctypes.addressof(self._param_pointers)
 
     def _load(self, artifact: Artifact) -> None:
-        driver, kernel = self._driver, self._kernel
-        self._module = driver.load_module(artifact.data)
-        try:
-            function = driver.function(self._module, kernel.symbol)
-        except DeviceError as error:
-            raise ArtifactError(
-                f"{artifact.path} has no kernel {kernel.symbol}", hint="compile the step again"
-            ) from error
-        driver.set_limits(function, kernel.shared_bytes, big_cluster=math.prod(kernel.cluster) > _PORTABLE_CLUSTER)
-        _check_residency(kernel, driver, function, self.device.index)
-        self._function = function
+        self._path = artifact.path
+        self._module = self._driver.load_module(artifact.data)
+        self._function = self._repeating = self._find_function(self._kernel.symbol)
+        repeat = self._kernel.repeat
+        # Both now: a stream that is being captured might refuse to load code.
+        if repeat is not None and repeat.symbol != self._kernel.symbol:
+            self._repeating = self._find_function(repeat.symbol)
         # The first stream's workspace is made here, so that too little memory shows now and not in the training loop.
         self._spare.append(self._make_workspace())
+
+    def _find_function(self, symbol: str) -> int:
+        driver, kernel = self._driver, self._kernel
+        assert self._module is not None
+        try:
+            function = driver.function(self._module, symbol)
+        except DeviceError as error:
+            raise ArtifactError(f"{self._path} has no kernel {symbol}", hint="compile the step again") from error
+        driver.set_limits(function, kernel.shared_bytes, big_cluster=math.prod(kernel.cluster) > _PORTABLE_CLUSTER)
+        _check_residency(kernel, driver, function, self.device.index)
+        return function
 
     def _make_workspace(self) -> int:
         # cuMemAlloc aligns to 256 bytes; a manifest may ask for more.
@@ -135,7 +143,24 @@ class CudaBackend:
         Raises:
             DeviceError: the launch failed, or there is no memory for another workspace.
         """
-        driver, handle = self._driver, stream or 0
+        self._launch(pointers, stream or 0, None)
+
+    def launch_many(self, pointers: Sequence[int], stream: int | None, steps: int, ring: int) -> None:
+        """Launch several steps as one; returns at once.
+
+        Args:
+            pointers: of the inputs and the outputs.
+            stream: its handle.
+            steps: their number.
+            ring: entries of each batch.
+
+        Raises:
+            DeviceError: as for :meth:`launch`.
+        """
+        self._launch(pointers, stream or 0, (steps, ring))
+
+    def _launch(self, pointers: Sequence[int], handle: int, repeat: tuple[int, int] | None) -> None:
+        driver = self._driver
         if self._module is None:
             raise ArgumentError("the step is closed", expected="a loaded one")
         with self._lock, driver.context(self._context):
@@ -148,7 +173,14 @@ class CudaBackend:
                 lane = self._make_lane(key, handle)
             self._params[0 : self._count] = pointers
             self._params[self._count] = lane.workspace
-            driver.launch(lane.config, self._function, self._params_address)
+            if repeat is None:
+                driver.launch(lane.config, self._function, self._params_address)
+                return
+            self._params[self._count + 1 :] = repeat
+            try:
+                driver.launch(lane.config, self._repeating, self._params_address)
+            finally:
+                self._params[self._count + 1 :] = (1, 1)
 
     def _make_lane(self, key: tuple[int, int], handle: int) -> _Lane:
         workspace = self._spare.pop() if self._spare else self._make_workspace()

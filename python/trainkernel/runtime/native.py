@@ -26,7 +26,7 @@ LOOK_CLOSER, LAUNCH_IN_PYTHON = -1, -2
 
 _LIBRARY = "libtrainkernel_call.so"
 _VARIABLE = "TRAINKERNEL_CALL_LIBRARY"
-_VERSION = 1
+_VERSION = 2
 #: In the package where it is installed, in the build folder of a checkout.
 _PLACES = (
     Path(__file__).parent / _LIBRARY,

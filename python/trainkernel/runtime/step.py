@@ -16,6 +16,7 @@ from trainkernel.report import Report, make_report
 from trainkernel.runtime.artifact import Artifact
 from trainkernel.runtime.binding import Binder, Plan
 from trainkernel.runtime.fast_call import NOT_FAST, FastCalls, Launcher
+from trainkernel.runtime.many import StepsRunner
 from trainkernel.runtime.program import CapturedProgram, Recording, capture_program
 from trainkernel.runtime.tensors import Device, TensorView, check_overlap, disjoint
 
@@ -37,6 +38,10 @@ class Backend(Launcher, Protocol):
             launches: in their order.
             stream: of the caller, which must not be captured now.
         """
+        ...
+
+    def launch_many(self, pointers: Sequence[int], stream: int | None, steps: int, ring: int) -> None:
+        """Launch the kernel for several steps, with that many entries in the ring of each batch."""
         ...
 
     def finish(self, stream: int | None) -> None:
@@ -86,7 +91,8 @@ class LoadedStep:
         self.manifest: Manifest = artifact.manifest
         self.device: Device = backend.device
         self._path, self._file_bytes = artifact.path, len(artifact.data)
-        self._backend = backend
+        self._backend, self._types = backend, types
+        self._runner: StepsRunner | None = None
         self._binder = Binder(self.manifest, backend.device, backend.alignment, types)
         self._fast = FastCalls(self.manifest, backend, self._binder.types)
         self._updates = tuple(spec.updates for spec in self.manifest.outputs)
@@ -246,6 +252,43 @@ class LoadedStep:
             DeviceError: the device has no memory or no graph.
         """
         return capture_program(self, args, named, batches, steps, donate)
+
+    def run(self, *args: Any, steps: int | None = None, donate: bool = False, stream: Any = None, **named: Any) -> Any:
+        """Run several steps in one launch, as ``jax.lax.scan`` runs them, with the bits of as many single calls.
+
+        ``losses, new_state = step.run(state, xs, ys, steps=100)`` is, in one launch,::
+
+            for i in range(100):
+                losses[i], state = step(state, xs[i % R], ys[i % R])
+
+        The state goes from step to step; every batch is a ring of R batches behind one another, over a new leading
+        dimension, and is read where it is; constants are shared. What counts steps in the state, such as AdamW's
+        counter or that of a schedule of learning rates, counts as ever.
+
+        Args:
+            args: as for a call, by position or by name, but each tensor with the role batch, as :attr:`inputs` names
+                them, of shape ``(R, *shape)``: ``torch.stack(batches)``, or ``x[None]`` for one batch. R is the same
+                for all of them and has nothing to do with ``steps``.
+            steps: how many; by default R, so that each batch is used once.
+            donate: update the state in place, as for a call.
+            named: arguments by the names of their parameters. The step's own parameters named steps, donate and stream
+                go by position.
+            stream: as for a call.
+
+        Returns:
+            What the function returned: the next state after the last step, and all else of all steps, over a new
+            leading dimension, e.g. losses of shape ``(steps,)``.
+
+        Raises:
+            ArgumentError: an argument does not fit, or the step was compiled by a version whose launches run one step;
+                nothing was launched.
+            DeviceError: the launch failed.
+        """
+        if donate is not False:
+            self._check_donate(donate)
+        if self._runner is None:
+            self._runner = StepsRunner(self.manifest, self._backend, self._types)
+        return self._runner.run(args, named, steps, donate, stream)
 
     def close(self) -> None:
         """Unload the code and free the workspaces. No launch, and no captured graph, may be in use any more."""

@@ -1,0 +1,35 @@
+// The first phase of a kernel that repeats stands behind the barrier between two steps.
+// RUN: tk-opt %s --tk-prefetch-inputs | FileCheck %s
+
+// The last phase of the step before writes %w, which is %n then; nothing writes the batch %x, nor %v so late.
+// CHECK-LABEL: megakernel.kernel @step
+// CHECK: megakernel.tile ins(%{{.*}} = %arg0 : memref<4xf32>, %{{.*}} = %arg1 : memref<4xf32>, %{{.*}} = %arg2
+// CHECK-SAME: attributes {prefetched = array<i64: 1, 2>}
+megakernel.kernel @step(%w: memref<4xf32> {megakernel.role = #megakernel.role<state>},
+    %x: memref<4xf32> {megakernel.role = #megakernel.role<batch>},
+    %v: memref<4xf32> {megakernel.role = #megakernel.role<state>},
+    %y: memref<4xf32> {megakernel.role = #megakernel.role<output>},
+    %n: memref<4xf32> {megakernel.role = #megakernel.role<new_state>, megakernel.updates = 0 : i64},
+    %m: memref<4xf32> {megakernel.role = #megakernel.role<new_state>, megakernel.updates = 2 : i64})
+    attributes {grid = 2 : i64, cluster = 1 : i64, threads = 32 : i64} {
+  megakernel.phase {
+    megakernel.tile ins(%a = %w : memref<4xf32>, %b = %x : memref<4xf32>, %c = %v : memref<4xf32>)
+        outs(%y : memref<4xf32>) sizes [2] {
+      megakernel.yield %a : tensor<4xf32>
+    }
+  }
+  megakernel.barrier <grid>
+  megakernel.phase {
+    megakernel.tile ins(%a = %x : memref<4xf32>) outs(%m : memref<4xf32>) sizes [2] {
+      megakernel.yield %a : tensor<4xf32>
+    }
+  }
+  megakernel.barrier <grid>
+  megakernel.phase {
+    megakernel.tile ins(%a = %y : memref<4xf32>) outs(%n : memref<4xf32>) sizes [2] {
+      megakernel.yield %a : tensor<4xf32>
+    }
+  }
+  megakernel.repeat <grid>
+  megakernel.return
+}

@@ -9,6 +9,7 @@
 
 using namespace mlir;
 using namespace mlir::megakernel;
+using trainkernel::Multiplier;
 
 TileGeometry::TileGeometry(TileOp tile) : tile(tile), region(FusedRegion::get(tile.getBody())) {
   ArrayRef<int64_t> all = this->tile.getSizes();
@@ -99,26 +100,34 @@ ContractionGeometry::ContractionGeometry(const TileGeometry &geometry) : op(geom
   std::tie(aOperand, bOperand) = operandsOf(op, mLoop);
 }
 
+Multiplier mlir::megakernel::multiplierOf(linalg::GenericOp op, Fp32 fp32) {
+  Type first = getElementTypeOrSelf(op.getDpsInputs()[0].getType());
+  Type second = getElementTypeOrSelf(op.getDpsInputs()[1].getType());
+  if (first == second && (first.isBF16() || first.isF16()))
+    return Multiplier::Narrow;
+  return fp32 == Fp32::TF32x3 ? Multiplier::Tf32x3 : Multiplier::ThreadFma;
+}
+
 ContractionPlan::ContractionPlan(const TileGeometry &geometry, int64_t threads) : ContractionGeometry(geometry) {
-  Type aType = getElementTypeOrSelf(aOperand->get().getType()), bType = getElementTypeOrSelf(bOperand->get().getType());
-  onMatrixUnit = aType == bType && (aType.isBF16() || aType.isF16());
+  TileOp tile = geometry.tile;
+  multiplier = multiplierOf(op, tile->getParentOfType<KernelOp>().getFp32().value_or(Fp32::IEEE));
   auto place = [&](OpOperand *operand, unsigned loop, int64_t byteOffset) {
-    // Both units read either order, so the order of global memory is kept: no store has to transpose.
+    // Each unit reads either order, so the order of global memory is kept: no store has to transpose.
     bool kInner = contiguousLoop(op, operand) == kLoop;
     unsigned inner = kInner ? kLoop : loop, outer = kInner ? loop : kLoop;
-    Type element = onMatrixUnit ? aType : Type(Float32Type::get(op.getContext()));
-    // 16 bytes more per row put the rows that a warp reads together into different banks.
-    int64_t padding = 128 / element.getIntOrFloatBitWidth();
-    SharedTile tile{outer,   inner,     tileSizes[outer], tileSizes[inner], tileSizes[inner] + padding,
-                    element, byteOffset};
+    // What is not narrow is float32 in shared memory, whatever it was.
+    Type narrow = getElementTypeOrSelf(operand->get().getType());
+    Type element = multiplier == Multiplier::Narrow ? narrow : Type(Float32Type::get(op.getContext()));
+    int64_t padding = trainkernel::rowPadding(multiplier, kInner) * 8 / element.getIntOrFloatBitWidth();
+    SharedTile tile{outer, inner, tileSizes[outer], tileSizes[inner], tileSizes[inner] + padding, element, byteOffset};
     // Global memory is read along the loop that is contiguous there, whatever the order in shared memory.
     tile.readLoop = contiguousLoop(op, operand);
     if (tile.readLoop != inner && tile.readLoop != outer)
       tile.readLoop = inner;
     tile.otherLoop = tile.readLoop == inner ? outer : inner;
     // 16 bytes of memory a lane: more in two loads would leave gaps between the lanes of each.
-    tile.lanes = commonPowerOfTwo(16 / widestSourceBytes(operand->get()),
-                                  {extents[tile.readLoop], tileSizes[tile.readLoop]});
+    tile.lanes =
+        commonPowerOfTwo(16 / widestSourceBytes(operand->get()), {extents[tile.readLoop], tileSizes[tile.readLoop]});
     tile.vectorsPerItem =
         llvm::divideCeil(std::max<int64_t>(1, bytesPerElement(sourcesOf(operand->get()))) * tile.lanes, 16);
     return tile;
@@ -129,9 +138,7 @@ ContractionPlan::ContractionPlan(const TileGeometry &geometry, int64_t threads) 
   isPipelined =
       numChunks > 1 && a.vectorsPerThread(threads) + b.vectorsPerThread(threads) <= trainkernel::maxVectorsInFlight;
   partialsOffset = stageBytes * (isPipelined ? 2 : 1);
-  int64_t m = sizeOf(mLoop), n = sizeOf(nLoop), k = sizeOf(kLoop);
-  layout = onMatrixUnit ? trainkernel::chooseWarpLayout(m, n, k, numChunks, threads / 32)
-                        : trainkernel::chooseThreadLayout(m, n, k, numChunks, threads);
+  layout = trainkernel::chooseLayout(multiplier, sizeOf(mLoop), sizeOf(nLoop), sizeOf(kLoop), numChunks, threads);
 }
 
 int64_t mlir::megakernel::sharedBytesOf(const TileGeometry &geometry, int64_t threads) {

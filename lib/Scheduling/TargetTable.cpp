@@ -1,20 +1,37 @@
 //===- TargetTable.cpp - facts about targets ------------------------------===//
 
 #include "lib/Scheduling/TargetTable.h"
+#include "llvm/Support/ErrorHandling.h"
 
 using namespace trainkernel;
 
 // Times of sm_90a were measured on an H200: barriers between phases of a step, from the last CTA that arrives to the
-// first that goes on; launches as nodes of a CUDA graph; tile operands from L2 in coalesced loads, of which an SM gets 150
-// bytes per nanosecond, no less when all of them read, since they read the same rows. Those of sm_80 are scaled by the clock. Processors are those of the
-// full part: 132 on H100 SXM and H200, 108 on A100. The CPU's workers are however many the runtime starts; 16 is what
-// steps are cut for.
+// first that goes on; launches as nodes of a CUDA graph; tile operands from L2 in coalesced loads, of which an SM gets
+// 150 bytes per nanosecond, no less when all of them read, since they read the same rows. Those of sm_80 are scaled by
+// the clock. Processors are those of the full part: 132 on H100 SXM and H200, 108 on A100. The CPU's workers are
+// however many the runtime starts; 16 is what steps are cut for.
 static const TargetFacts targets[] = {
     {"cpu", TargetKind::Cpu, 16, 32, 1 << 18, 1, 2.5e4, 2500, 0.05, 1e-4, 0, 0.5, 0.5, 0.5, 1, 1, false},
     {"sm_80", TargetKind::Cuda, 108, 256, 163 * 1024, 1, 0, 1400, 0.45, 1e-5, 9e-8, 0.02, 1.1, 1.1, 0.8, 1.2, false},
     {"sm_90a", TargetKind::Cuda, 132, 256, 227 * 1024, 16, 0, 1800, 0.4, 6.6e-6, 5e-8, 0.015, 0.5, 0.75, 0.67, 0.9,
      true},
 };
+
+// Measured on an H200 for 16-bit operands. A tf32 product takes a matrix unit as long as one of twice the depth in 16
+// bits, and there are three of them; their sums leave the unit, so that the next step waits for an addition alone, and
+// two steps are on their way at once. Splitting is three instructions; a block issues its three products and four
+// additions. These are counted, not measured.
+std::optional<MatrixStep> trainkernel::findMatrixStep(Multiplier multiplier) {
+  switch (multiplier) {
+  case Multiplier::ThreadFma:
+    return std::nullopt;
+  case Multiplier::Narrow:
+    return MatrixStep{16, 2, 18, 8, 0, 0};
+  case Multiplier::Tf32x3:
+    return MatrixStep{8, 4, 27, 24, 3, 7};
+  }
+  llvm_unreachable("no such multiplier");
+}
 
 std::optional<TargetFacts> trainkernel::findTarget(llvm::StringRef name) {
   for (const TargetFacts &target : targets)

@@ -26,14 +26,15 @@ static double resultTime(int64_t m, int64_t n, int64_t threads) {
   return resultCycles * llvm::divideCeil(m * n, threads);
 }
 
-static double warpCycles(int64_t m, int64_t n, int64_t k, const ThreadLayout &layout) {
-  // The chain through one accumulator, and the issue rate of a scheduler.
-  constexpr double stepLatency = 18, stepIssue = 8;
+static double warpCycles(const MatrixStep &step, int64_t m, int64_t n, int64_t k, const ThreadLayout &layout) {
   int64_t rowBlocks = m / 16 / layout.rows, columnBlocks = n / 8 / layout.columns;
-  double steps = double(k) / 16 / layout.groups;
+  double steps = double(k) / step.depth / layout.groups;
+  int64_t elements = (rowBlocks * 16 + columnBlocks * 8) * step.depth, blocks = rowBlocks * columnBlocks;
   double warpsPerScheduler = llvm::divideCeil(layout.used(), schedulers);
-  double multiply = std::max(stepLatency, stepIssue * warpsPerScheduler * rowBlocks * columnBlocks);
-  double fragments = (rowBlocks * 16 + columnBlocks * 8) * 16 * 2 * layout.used() / sharedBytesPerCycle;
+  // A scheduler issues one instruction a cycle beside what its matrix unit is busy with.
+  double issue = step.elementInstructions * elements / 32 + step.blockInstructions * blocks;
+  double multiply = std::max(step.latency, warpsPerScheduler * std::max(step.unitCycles * blocks, issue));
+  double fragments = elements * step.bytes * layout.used() / sharedBytesPerCycle;
   return 40 + steps * std::max(multiply, fragments);
 }
 
@@ -80,11 +81,24 @@ static ThreadLayout choose(const Work &work, int64_t m, int64_t n, int64_t k, in
   return best;
 }
 
-ThreadLayout trainkernel::chooseWarpLayout(int64_t m, int64_t n, int64_t k, int64_t passes, int64_t warps) {
-  return choose({m / 16, n / 8, std::max<int64_t>(1, k / 16), warps, /*maxPerWorker=*/16, /*threads=*/32}, m, n, k,
-                passes, warpCycles);
+ThreadLayout trainkernel::chooseLayout(Multiplier multiplier, int64_t m, int64_t n, int64_t k, int64_t passes,
+                                       int64_t threads) {
+  std::optional<MatrixStep> step = findMatrixStep(multiplier);
+  if (!step)
+    return choose({m, n, k, threads, /*maxPerWorker=*/32, /*threads=*/1}, m, n, k, passes, threadCycles);
+  auto cycles = [&](int64_t m, int64_t n, int64_t k, const ThreadLayout &layout) {
+    return warpCycles(*step, m, n, k, layout);
+  };
+  int64_t steps = std::max<int64_t>(1, k / step->depth);
+  return choose({m / 16, n / 8, steps, threads / 32, /*maxPerWorker=*/16, /*threads=*/32}, m, n, k, passes, cycles);
 }
 
-ThreadLayout trainkernel::chooseThreadLayout(int64_t m, int64_t n, int64_t k, int64_t passes, int64_t threads) {
-  return choose({m, n, k, threads, /*maxPerWorker=*/32, /*threads=*/1}, m, n, k, passes, threadCycles);
+int64_t trainkernel::stagedBytes(Multiplier multiplier) {
+  std::optional<MatrixStep> step = findMatrixStep(multiplier);
+  return step ? step->bytes : 4;
+}
+
+int64_t trainkernel::rowPadding(Multiplier multiplier, bool alongK) {
+  // 16 bytes from each of eight rows, or from each of four rows, one k each, the elements of eight lanes.
+  return multiplier == Multiplier::Tf32x3 && !alongK ? 32 : 16;
 }

@@ -28,12 +28,8 @@ static int64_t chunksOf(const ContractionShape &shape, const ContractionTile &ti
   return divideCeil(shape.k, tile.k);
 }
 
-static int64_t stagedBytes(const ContractionShape &shape) { return shape.onMatrixUnits ? 2 : 4; }
-
 static ThreadLayout layoutOf(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target) {
-  int64_t chunks = chunksOf(shape, tile);
-  return shape.onMatrixUnits ? chooseWarpLayout(tile.m, tile.n, tile.k, chunks, target.threads / 32)
-                             : chooseThreadLayout(tile.m, tile.n, tile.k, chunks, target.threads);
+  return chooseLayout(shape.multiplier, tile.m, tile.n, tile.k, chunksOf(shape, tile), target.threads);
 }
 
 // Vectors of 16 bytes that each thread loads for a chunk.
@@ -76,9 +72,10 @@ double trainkernel::predictTileTime(const ContractionShape &shape, const Contrac
 }
 
 static int64_t sharedBytes(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target) {
-  int64_t bytes = stagedBytes(shape), padding = 16;
-  int64_t groups = layoutOf(shape, tile, target).groups;
-  int64_t stage = (tile.m + tile.n) * (tile.k * bytes + padding) + tile.k * 2 * padding;
+  int64_t bytes = stagedBytes(shape.multiplier), groups = layoutOf(shape, tile, target).groups;
+  int64_t padding = rowPadding(shape.multiplier, /*alongK=*/true);
+  int64_t paddingAcross = rowPadding(shape.multiplier, /*alongK=*/false);
+  int64_t stage = (tile.m + tile.n) * (tile.k * bytes + padding) + tile.k * 2 * paddingAcross;
   return stage * (isPipelined(shape, tile, target) ? 2 : 1) + (groups == 1 ? 0 : groups * tile.m * (tile.n + 8) * 4);
 }
 
@@ -93,7 +90,7 @@ ContractionTile trainkernel::chooseContractionTile(const ContractionShape &shape
     depths = {std::min<int64_t>(256, shape.k)};
   } else {
     rows = columns = {16, 32, 64, 128};
-    for (int64_t depth = shape.onMatrixUnits ? 64 : 32; depth <= 512; depth *= 2)
+    for (int64_t depth = 128 / stagedBytes(shape.multiplier); depth <= 512; depth *= 2)
       depths.push_back(std::min<int64_t>(depth, llvm::alignTo(shape.k, 16)));
   }
   ContractionTile best{rows.front(), columns.front(), depths.front()};

@@ -126,7 +126,7 @@ void KernelBuilder::createKernel() {
                             /*res_attrs=*/nullptr, builder.getI64IntegerAttr(plan.grid),
                             builder.getI64IntegerAttr(plan.cluster), builder.getI64IntegerAttr(target.threads),
                             builder.getStringAttr(target.name),
-                            /*shared_bytes=*/nullptr, /*arena_bytes=*/nullptr);
+                            /*shared_bytes=*/nullptr, /*arena_bytes=*/nullptr, step.getFp32Attr());
   Block &body = kernel.getBody().emplaceBlock();
   for (auto [index, type] : llvm::enumerate(types))
     body.addArgument(type, index < step.getNumArguments() ? step.getArgument(index).getLoc() : step.getLoc());

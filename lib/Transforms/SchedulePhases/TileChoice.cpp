@@ -47,7 +47,7 @@ static int64_t epilogueWork(FusedRegion &region) {
   return work;
 }
 
-static ContractionShape contractionShape(FusedRegion &region) {
+static ContractionShape contractionShape(FusedRegion &region, Fp32 fp32) {
   ContractionLoops loops(region);
   SmallVector<int64_t> ranges = region.reduction.getStaticLoopRanges();
   auto extent = [&](ArrayRef<unsigned> of) {
@@ -58,7 +58,6 @@ static ContractionShape contractionShape(FusedRegion &region) {
   };
   // Only the innermost loop of each kind is tiled; the others multiply the number of tiles.
   auto outer = [&](ArrayRef<unsigned> of) { return extent(of.drop_back()); };
-  Type element = getElementTypeOrSelf(region.reduction.getDpsInputs()[0].getType());
   ContractionShape shape;
   shape.batch = extent(loops.batch) * outer(loops.m) * outer(loops.n);
   shape.m = ranges[loops.m.back()];
@@ -71,7 +70,7 @@ static ContractionShape contractionShape(FusedRegion &region) {
   aSources.insert_range(bSources);
   shape.resultBytes = epilogueBytes(region, aSources);
   shape.resultWork = epilogueWork(region);
-  shape.onMatrixUnits = element.getIntOrFloatBitWidth() == 16;
+  shape.multiplier = multiplierOf(region.reduction, fp32);
   return shape;
 }
 
@@ -92,7 +91,7 @@ OpModel mlir::megakernel::modelOf(FusedOp op, unsigned phase) {
     return model;
   if (region.isContraction()) {
     model.kind = OpModel::Contraction;
-    model.contraction = contractionShape(region);
+    model.contraction = contractionShape(region, op->getParentOfType<StepOp>().getFp32().value_or(Fp32::IEEE));
     return model;
   }
   model.kind = OpModel::Reduction;

@@ -177,6 +177,7 @@ def _compile(
         target=options.kind,
         arch=options.arch,
         grid=options.grid,
+        fp32=options.fp32,
         until_after=options.until_after,
         dump_dir=outputs.dump_dir,
         keep_all=options.verbose,

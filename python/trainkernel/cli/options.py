@@ -13,6 +13,7 @@ from trainkernel import __version__
 
 # Also in the compiler, which is not imported for --help.
 STAGES = ("capture", "import", "fuse", "schedule", "lower", "ptx", "object", "binary")
+FP32 = ("ieee", "tf32x3")
 SUFFIXES = {"cuda": ".cubin", "cpu": ".so"}
 ROLE_OPTIONS = ("--loss", "--gradients", "--update", "--constant")
 
@@ -61,6 +62,7 @@ class Options:
         step, args: the names of the two functions in the script.
         target, arch: what for; None for the defaults.
         grid: CTAs of the kernel; 0 lets the planner choose.
+        fp32: how float32 products are computed.
         until_after: the last stage.
         dump_dir: folder for all stages, or None.
         verbose: write the times of the stages.
@@ -76,6 +78,7 @@ class Options:
     target: str | None
     arch: str | None
     grid: int
+    fp32: str
     until_after: str
     dump_dir: str | None
     verbose: bool
@@ -132,6 +135,14 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         type=click.IntRange(min=0),
         default=0,
         help="CTAs of the kernel, for a GPU that holds fewer at once than usual. By default the planner chooses.",
+    ),
+    click.option(
+        "--fp32",
+        type=click.Choice(FP32),
+        default="ieee",
+        show_default=True,
+        help="Matrix products of float32 on a GPU: in true float32, or on tensor cores in two tf32 parts, with an error "
+        "about as small. A CPU always computes the former.",
     ),
     click.option(
         "--until-after",

@@ -10,10 +10,12 @@ from typing import Any, Protocol
 
 from trainkernel.compiler.files import make_folder, write_atomically
 from trainkernel.compiler.stages import (
+    DEFAULT_FP32,
     Progress,
     Stage,
     StageResults,
     Target,
+    check_fp32,
     find_stage,
     run_stages,
     stages_for,
@@ -79,6 +81,7 @@ def compile_step(
     dump_dir: str | os.PathLike[str] | None = None,
     keep_all: bool = False,
     grid: int = 0,
+    fp32: str = DEFAULT_FP32,
     progress: Progress | None = None,
 ) -> CompiledArtifact:
     """Compile a captured step.
@@ -91,6 +94,7 @@ def compile_step(
         dump_dir: a folder that gets the output of each stage, as NN-stage.mlir, also of a compilation that fails later.
         keep_all: keep the output of all stages in the result, and measure each.
         grid: CTAs of the kernel, for a device that holds fewer at once than the target usually does; 0: chosen.
+        fp32: how float32 products are computed: "ieee" in true float32, "tf32x3" on tensor cores in two tf32 parts.
         progress: called with the name of what runs next.
 
     Raises:
@@ -100,6 +104,7 @@ def compile_step(
     resolved = resolve_target(target, arch) if isinstance(target, str) else target
     last = find_stage(until_after or "binary", resolved)
     check_grid(grid, resolved)
+    check_fp32(fp32)
     dump = _Dump(make_folder(dump_dir), stages_for(resolved)) if dump_dir is not None else None
     source = with_manifest(captured.mlir, _complete(captured.manifest, resolved, last)).encode(errors="surrogateescape")
     results = run_stages(
@@ -108,6 +113,7 @@ def compile_step(
         until_after=last.name,
         keep_all=keep_all or dump is not None,
         grid=grid,
+        fp32=fp32,
         progress=progress,
         finished=dump,
     )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from trainkernel.compiler.driver import CompiledArtifact, compile_step
 from trainkernel.compiler.files import check_destination, write_atomically
-from trainkernel.compiler.stages import find_stage, stages_for
+from trainkernel.compiler.stages import DEFAULT_FP32, check_fp32, find_stage, stages_for
 from trainkernel.compiler.targets import kind_of_arch, resolve_target
 from trainkernel.errors import (
     ArgumentError,
@@ -48,6 +48,7 @@ def compile_training(
     name: str | None = None,
     donate: bool = False,
     grid: int = 0,
+    fp32: str = DEFAULT_FP32,
     verbose: bool = False,
 ) -> CompiledTrainingStep:
     """Compile a functional training step to one kernel.
@@ -62,6 +63,8 @@ def compile_training(
         name: of the kernel; by default that of the function.
         donate: whether calls update the state in place unless they say otherwise. Refused without state.
         grid: CTAs of the kernel, for a device that holds fewer at once than usual; 0 lets the planner choose.
+        fp32: how matrix products of float32 are computed on a GPU: "ieee" in true float32; "tf32x3" on tensor cores in
+            two tf32 parts, with an error about as small. A CPU always computes the former. See docs/numerics.md.
         verbose: write the stages and their times to stderr.
 
     Raises:
@@ -80,11 +83,13 @@ def compile_training(
         ("name", name, str, True, "a string, or None"),
         ("donate", donate, bool, False, "True or False"),
         ("grid", grid, int, False, "a whole number, 0 for the planner's choice"),
+        ("fp32", fp32, str, False, '"ieee" or "tf32x3"'),
         ("verbose", verbose, bool, False, "True or False"),
     )
     kind, device = _device_of(example_args)
     if target not in ("auto", "cuda", "cpu"):
         raise CompileError(f"the target is {target!r}", expected='"auto", "cuda" or "cpu"')
+    check_fp32(fp32)
     if arch is not None:
         kind = kind_of_arch(arch)
     resolved = resolve_target(kind if target == "auto" else target, arch, device or 0)
@@ -104,10 +109,10 @@ def compile_training(
             hint="leave donate out, or declare the state, e.g. roles=StepRoles(updates={'out[1]': 'state'})",
         )
     with _faults_named():
-        made = compile_step(captured, target=resolved, grid=grid, progress=say).timed(seconds)
+        made = compile_step(captured, target=resolved, grid=grid, fp32=fp32, progress=say).timed(seconds)
     if say and made.report:
         say(made.report.to_text())
-    return CompiledTrainingStep(captured, made, recorder.types, device=device, donate=donate)
+    return CompiledTrainingStep(captured, made, recorder.types, device=device, donate=donate, grid=grid, fp32=fp32)
 
 
 @contextlib.contextmanager
@@ -152,6 +157,8 @@ class CompiledTrainingStep:
         *,
         device: int | None = None,
         donate: bool = False,
+        grid: int = 0,
+        fp32: str = DEFAULT_FP32,
     ) -> None:
         assert made.data is not None and made.manifest is not None and made.report is not None
         self._captured = captured
@@ -161,6 +168,7 @@ class CompiledTrainingStep:
         self._types = types
         self._device = device
         self._donate = donate
+        self._grid, self._fp32 = grid, fp32
         self._loaded: LoadedStep | None = None
         self._closed = False
         self._lock = threading.Lock()
@@ -214,7 +222,14 @@ class CompiledTrainingStep:
                 f"the stage {stage} is not text", expected=f"one of {names}", hint="use .save() for code"
             )
         if found.name not in self._texts:
-            made = compile_step(self._captured, target=self._target, until_after="lower", keep_all=True)
+            made = compile_step(
+                self._captured,
+                target=self._target,
+                grid=self._grid,
+                fp32=self._fp32,
+                until_after="lower",
+                keep_all=True,
+            )
             self._texts |= made.texts
         return self._texts[found.name]
 

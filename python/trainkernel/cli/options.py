@@ -141,8 +141,8 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         type=click.Choice(FP32),
         default="ieee",
         show_default=True,
-        help="Matrix products of float32 on a GPU: in true float32, or on tensor cores in two tf32 parts, with an error "
-        "about as small. A CPU always computes the former.",
+        help="Matrix products of float32 on a GPU: true float32, or on tensor cores in two tf32 parts, about as exact. "
+        "A CPU always computes the former.",
     ),
     click.option(
         "--until-after",

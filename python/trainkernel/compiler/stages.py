@@ -32,7 +32,7 @@ from trainkernel.reproducer import keep_reproducer
 from trainkernel.runtime import artifact
 
 Target = CudaTarget | CpuTarget
-#: How float32 products may be computed: in true float32, or on tensor cores in two tf32 parts. Also in the command line.
+#: How float32 products may be computed: in true float32, or on tensor cores in two tf32 parts. Also in cli.options.
 FP32 = ("ieee", "tf32x3")
 DEFAULT_FP32 = "ieee"
 #: Called with the name of each stage, or group of stages, before it runs.

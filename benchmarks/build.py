@@ -50,7 +50,7 @@ def build_case(case: Case, options: BuildOptions) -> dict[str, Any]:
         with time_limit(options.limit):
             captured = capture(case.step(), (state, *batches[0]))
             seconds["capture"] = time.perf_counter() - start
-            made = compile_step(captured, target="cuda", arch=options.arch, keep_all=True)
+            made = compile_step(captured, target="cuda", arch=options.arch, fp32=case.fp32, keep_all=True)
     except OverTime as error:
         return entry | {"status": "internal error", "error": f"the compiler is {error}"}
     except TrainKernelError as error:

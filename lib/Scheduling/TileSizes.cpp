@@ -79,6 +79,10 @@ static int64_t sharedBytes(const ContractionShape &shape, const ContractionTile 
   return stage * (isPipelined(shape, tile, target) ? 2 : 1) + (groups == 1 ? 0 : groups * tile.m * (tile.n + 8) * 4);
 }
 
+// Results of a tile that a CTA's threads hold in registers. Those of tf32 parts keep their sums from before a chunk,
+// too, in case that it has to be multiplied again.
+static int64_t mostResults(Multiplier multiplier) { return multiplier == Multiplier::Tf32x3 ? 64 * 64 : 64 * 128; }
+
 ContractionTile trainkernel::chooseContractionTile(const ContractionShape &shape, const TargetFacts &target,
                                                    int64_t processors) {
   bool isCpu = target.kind == TargetKind::Cpu;
@@ -99,7 +103,7 @@ ContractionTile trainkernel::chooseContractionTile(const ContractionShape &shape
     for (int64_t n : columns)
       for (int64_t k : depths) {
         // Larger tiles spill, and nothing hides the time that a chunk takes to come in.
-        if (!isCpu && m * n > 64 * 128)
+        if (!isCpu && m * n > mostResults(shape.multiplier))
           continue;
         ContractionTile tile{m, n, k};
         int64_t tiles = countTiles(shape, tile), busy = std::min(tiles, processors);

@@ -3,9 +3,12 @@
 #include "lib/Analysis/KernelAccesses.h"
 
 #include "dialects/Megakernel/FusedRegion.h"
+#include "lib/Analysis/TileFootprint.h"
 
 using namespace mlir;
 using namespace mlir::megakernel;
+using trainkernel::Access;
+using trainkernel::Footprint;
 using trainkernel::MemoryRange;
 
 int64_t mlir::megakernel::bytesOfBuffer(MemRefType type) {
@@ -40,54 +43,62 @@ bool mlir::megakernel::readsOwnElementOnly(TileOp tile, unsigned index) {
 
 KernelAccesses::KernelAccesses(KernelOp kernel) : kernel(kernel) {
   arena = kernel.getNumArguments();
-  unsigned epoch = 0;
   for (Operation &op : kernel.getBody().front()) {
-    if (isa<BarrierOp>(op))
-      ++epoch;
-    else if (auto phase = dyn_cast<PhaseOp>(op))
+    if (auto barrier = dyn_cast<BarrierOp>(op)) {
+      earlyEpochs = epochs;
+      epochs.pass(joinedBy(kernel, barrier.getScope()));
+    } else if (auto phase = dyn_cast<PhaseOp>(op)) {
       for (auto tile : phase.getBody().front().getOps<TileOp>())
-        addTile(tile, epoch);
-    else if (auto commit = dyn_cast<CommitOp>(op))
-      addCommit(commit, epoch);
+        addTile(tile);
+    } else if (auto commit = dyn_cast<CommitOp>(op)) {
+      addCommit(commit);
+    }
   }
 }
 
-void KernelAccesses::addTile(TileOp tile, unsigned epoch) {
+void KernelAccesses::addTile(TileOp tile) {
   for (auto [index, input] : llvm::enumerate(tile.getInputs())) {
+    std::shared_ptr<const Footprint> footprint = footprintOfInput(tile, index);
     // What may be read early may also be read in its phase.
-    if (tile.isPrefetched(index) && epoch > 0)
-      add(tile, input, /*isWrite=*/false, epoch - 1, /*ownElementOnly=*/false);
-    add(tile, input, /*isWrite=*/false, epoch, readsOwnElementOnly(tile, index));
+    if (tile.isPrefetched(index) && !(epochs == earlyEpochs)) {
+      Access &early = add(tile, input, /*isWrite=*/false, /*ownElementOnly=*/false);
+      early.epochs = earlyEpochs;
+      early.footprint = footprint;
+    }
+    add(tile, input, /*isWrite=*/false, readsOwnElementOnly(tile, index)).footprint = footprint;
   }
+  std::shared_ptr<const Footprint> footprint = footprintOfOutputs(tile);
   for (Value output : tile.getOutputs())
-    add(tile, output, /*isWrite=*/true, epoch, /*ownElementOnly=*/false);
+    add(tile, output, /*isWrite=*/true, /*ownElementOnly=*/false).footprint = footprint;
 }
 
-void KernelAccesses::addCommit(CommitOp commit, unsigned epoch) {
-  add(commit, commit.getSource(), /*isWrite=*/false, epoch, /*ownElementOnly=*/true);
-  add(commit, commit.getTarget(), /*isWrite=*/true, epoch, /*ownElementOnly=*/false);
+void KernelAccesses::addCommit(CommitOp commit) {
+  add(commit, commit.getSource(), /*isWrite=*/false, /*ownElementOnly=*/true);
+  add(commit, commit.getTarget(), /*isWrite=*/true, /*ownElementOnly=*/false);
 }
 
-void KernelAccesses::add(Operation *op, Value buffer, bool isWrite, unsigned epoch, bool ownElementOnly) {
+Access &KernelAccesses::add(Operation *op, Value buffer, bool isWrite, bool ownElementOnly) {
   if (ops.empty() || ops.back() != op)
     ops.push_back(op);
   buffers.push_back(rootOfBuffer(buffer));
   auto argument = dyn_cast<BlockArgument>(buffers.back());
   bool isInput = argument && !kernel.isOutput(argument.getArgNumber());
-  accesses.push_back({rangeOf(buffer), isWrite, static_cast<unsigned>(ops.size() - 1), epoch, ownElementOnly,
-                      /*wantsInitial=*/!isWrite && isInput});
+  accesses.push_back({rangeOf(buffer), isWrite, static_cast<unsigned>(ops.size() - 1), epochs, ownElementOnly,
+                      /*wantsInitial=*/!isWrite && isInput, /*footprint=*/nullptr});
+  return accesses.back();
 }
 
 MemoryRange KernelAccesses::rangeOf(Value buffer) {
   Value root = rootOfBuffer(buffer);
-  int64_t bytes = bytesOfBuffer(cast<MemRefType>(root.getType()));
+  auto type = cast<MemRefType>(root.getType());
+  int64_t bytes = bytesOfBuffer(type), element = bytes / type.getNumElements();
   if (auto argument = dyn_cast<BlockArgument>(root)) {
     // With donated state the output is the memory of the state that it replaces.
     std::optional<unsigned> updated = kernel.getUpdatedArg(argument.getArgNumber());
-    return {updated.value_or(argument.getArgNumber()), 0, bytes};
+    return {updated.value_or(argument.getArgNumber()), 0, bytes, element};
   }
   if (std::optional<uint64_t> offset = cast<BufferOp>(root.getDefiningOp()).getOffset())
-    return {arena, static_cast<int64_t>(*offset), static_cast<int64_t>(*offset) + bytes};
+    return {arena, static_cast<int64_t>(*offset), static_cast<int64_t>(*offset) + bytes, element};
   auto [it, isNew] = memoryOfUnplaced.try_emplace(root, arena + 1 + memoryOfUnplaced.size());
-  return {it->second, 0, bytes};
+  return {it->second, 0, bytes, element};
 }

@@ -26,12 +26,14 @@ struct KernelAccesses {
   explicit KernelAccesses(KernelOp kernel);
 
 private:
-  void addTile(TileOp tile, unsigned epoch);
-  void addCommit(CommitOp commit, unsigned epoch);
-  void add(Operation *op, Value buffer, bool isWrite, unsigned epoch, bool ownElementOnly);
+  void addTile(TileOp tile);
+  void addCommit(CommitOp commit);
+  trainkernel::Access &add(Operation *op, Value buffer, bool isWrite, bool ownElementOnly);
   trainkernel::MemoryRange rangeOf(Value buffer);
 
   KernelOp kernel;
+  /// Barriers passed, and those passed before the last one.
+  trainkernel::Epochs epochs, earlyEpochs;
   /// The memory that stands for the arena.
   unsigned arena = 0;
   DenseMap<Value, unsigned> memoryOfUnplaced;

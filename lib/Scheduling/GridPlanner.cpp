@@ -1,132 +1,176 @@
 //===- GridPlanner.cpp - how many CTAs, and which tiles -------------------===//
 
 #include "lib/Scheduling/GridPlanner.h"
-#include "llvm/Support/MathExtras.h"
 
 #include <algorithm>
-#include <numeric>
 
 using namespace trainkernel;
 
-static int64_t product(llvm::ArrayRef<int64_t> extents) {
-  return std::accumulate(extents.begin(), extents.end(), int64_t(1), std::multiplies<int64_t>());
+GridModel::GridModel(const StepModel &step, OpPlanner &planner, const TargetFacts &target, int64_t grid)
+    : step(step), planner(planner), target(target), grid(grid), cluster(grid <= target.maxCluster ? grid : 1) {}
+
+// The chain that each op is in, or -1.
+static llvm::SmallVector<int> chainsOfOps(size_t numOps, llvm::ArrayRef<RowChain> chains) {
+  llvm::SmallVector<int> chainOf(numOps, -1);
+  for (size_t chain = 0; chain < chains.size(); ++chain)
+    for (unsigned op : chains[chain].ops)
+      chainOf[op] = chain;
+  return chainOf;
 }
 
-// Elements per tile of a pointwise op: a CTA's threads take 16 bytes each; a CPU worker takes what fits in L1.
-static int64_t pointwiseElements(const TargetFacts &target) {
-  return target.kind == TargetKind::Cpu ? 4096 : target.threads * 4;
-}
-
-static OpPlan planOp(const OpModel &op, const TargetFacts &target, int64_t processors) {
-  OpPlan plan;
-  if (op.kind == OpModel::Contraction) {
-    plan.tile = chooseContractionTile(op.contraction, target, processors);
-    plan.tiles = countTiles(op.contraction, plan.tile);
-    plan.tileTime = predictTileTime(op.contraction, plan.tile, target, std::min(plan.tiles, processors));
-    return plan;
+PhaseProblem GridModel::problemOf(llvm::ArrayRef<RowChain> chains) const {
+  llvm::SmallVector<int> chainOf = chainsOfOps(step.ops.size(), chains);
+  PhaseProblem problem;
+  problem.numNodes = step.ops.size();
+  problem.preferences = step.preferences;
+  for (const Dependence &edge : step.dependences) {
+    int chain = chainOf[edge.before];
+    bool isLocal =
+        chain >= 0 && chain == chainOf[edge.after] &&
+        std::find(edge.sharedRows.begin(), edge.sharedRows.end(), chains[chain].rows.count) != edge.sharedRows.end();
+    problem.dependences.push_back({edge.before, edge.after, isLocal});
   }
-  int64_t outputs = product(op.shape), perTile = pointwiseElements(target);
-  if (op.kind == OpModel::Reduction)
-    perTile = reductionOutputsPerTile(outputs, op.reduced, op.reducesContiguous, target);
-  plan.sizes = chooseElementTile(op.shape, perTile);
-  plan.tiles = countTiles(op.shape, plan.sizes);
-  // Two dependent round trips: operands, and for a reduction the meeting of its parts.
-  plan.tileTime = 2 * target.loadLatency + double(op.bytes) / std::max<int64_t>(1, plan.tiles) * target.timePerByte;
-  return plan;
+  return problem;
 }
 
-// The busiest CTA of a phase, with the tiles of its ops dealt out one after the other.
-static double predictPhase(llvm::ArrayRef<OpPlan> plans, int64_t grid) {
+// Calls `visit` with the CTA of each tile.
+static void forEachTile(const OpPlan &plan, int64_t grid, llvm::function_ref<void(int64_t)> visit) {
+  for (int64_t tile = 0, rest = plan.tiles % grid; tile < rest; ++tile)
+    visit((plan.firstCta + tile) % grid);
+}
+
+// The busiest CTA.
+static double predictBusiest(llvm::ArrayRef<const OpPlan *> plans, int64_t grid) {
   llvm::SmallVector<double> busy(grid, 0);
-  int64_t next = 0;
-  for (const OpPlan &plan : plans) {
-    for (double &time : busy)
-      time += plan.tiles / grid * plan.tileTime;
-    for (int64_t rest = plan.tiles % grid; rest > 0; --rest, next = (next + 1) % grid)
-      busy[next] += plan.tileTime;
+  double onAll = 0;
+  for (const OpPlan *plan : plans) {
+    onAll += plan->tiles / grid * plan->tileTime;
+    forEachTile(*plan, grid, [&](int64_t cta) { busy[cta] += plan->tileTime; });
   }
-  return *std::max_element(busy.begin(), busy.end());
+  return onAll + *std::max_element(busy.begin(), busy.end());
 }
 
-using OpPlans = llvm::SmallVector<OpPlan>;
+// Deals the tiles of ops out one after the other.
+static void placeInTurn(llvm::MutableArrayRef<OpPlan> plans, int64_t first, int64_t grid) {
+  for (OpPlan &plan : plans) {
+    plan.firstCta = first % grid;
+    first += plan.tiles;
+  }
+}
 
-// Each op on its share of the CTAs, by the time that it would take on all of them.
-static OpPlans planShares(llvm::ArrayRef<const OpModel *> ops, const TargetFacts &target, int64_t grid,
-                          const OpPlans &onAll) {
-  auto timeOf = [](const OpPlan &plan) { return plan.tiles * plan.tileTime; };
+static double predictPlaced(llvm::ArrayRef<OpPlan> plans, int64_t grid) {
+  llvm::SmallVector<const OpPlan *> all;
+  for (const OpPlan &plan : plans)
+    all.push_back(&plan);
+  return predictBusiest(all, grid);
+}
+
+// Plans the ops of a level that are in no chain for the CTAs from `firstFree` on: each for all of them, or each for its
+// share, by the time that it would take on all.
+void GridModel::planLevel(GridPlan &plan, llvm::ArrayRef<unsigned> free, int64_t firstFree) const {
+  int64_t processors = grid - firstFree;
+  llvm::SmallVector<OpPlan> onAll, shares;
   double total = 0;
-  for (const OpPlan &plan : onAll)
-    total += timeOf(plan);
-  OpPlans plans;
-  for (auto [op, plan] : llvm::zip(ops, onAll))
-    plans.push_back(planOp(*op, target, std::max<int64_t>(1, grid * timeOf(plan) / total)));
-  return plans;
+  for (unsigned op : free) {
+    onAll.push_back(planner.onCtas(op, processors));
+    total += onAll.back().tiles * onAll.back().tileTime;
+  }
+  placeInTurn(onAll, firstFree, grid);
+  if (free.size() > 1 && target.kind == TargetKind::Cuda) {
+    for (auto [op, alone] : llvm::zip(free, onAll))
+      shares.push_back(planner.onCtas(op, std::max<int64_t>(1, processors * (alone.tiles * alone.tileTime) / total)));
+    placeInTurn(shares, firstFree, grid);
+    if (predictPlaced(shares, grid) < predictPlaced(onAll, grid))
+      onAll = shares;
+  }
+  for (auto [op, chosen] : llvm::zip(free, onAll))
+    plan.ops[op] = chosen;
 }
 
-static OpPlans planPhase(llvm::ArrayRef<const OpModel *> ops, const TargetFacts &target, int64_t grid) {
-  OpPlans onAll;
-  for (const OpModel *op : ops)
-    onAll.push_back(planOp(*op, target, grid));
-  if (ops.size() < 2 || target.kind == TargetKind::Cpu)
-    return onAll;
-  OpPlans shares = planShares(ops, target, grid, onAll);
-  return predictPhase(shares, grid) < predictPhase(onAll, grid) ? shares : onAll;
+double GridModel::predictLevel(const GridPlan &plan, llvm::ArrayRef<unsigned> members) const {
+  llvm::SmallVector<const OpPlan *> plans;
+  unsigned depth = 0;
+  for (unsigned op : members) {
+    plans.push_back(&plan.ops[op]);
+    depth = std::max(depth, plan.places[op].depth);
+  }
+  return predictBusiest(plans, grid) + depth * target.ctaBarrier;
 }
 
-static GridPlan planFor(llvm::ArrayRef<OpModel> ops, const TargetFacts &target, int64_t grid) {
+GridPlan GridModel::plan(llvm::ArrayRef<RowChain> chains) const {
   GridPlan plan;
   plan.grid = grid;
-  plan.cluster = grid <= target.maxCluster ? grid : 1;
-  plan.ops.resize(ops.size());
-  unsigned numPhases = 0;
-  for (const OpModel &op : ops)
-    numPhases = std::max(numPhases, op.phase + 1);
-  for (unsigned phase = 0; phase < numPhases; ++phase) {
-    llvm::SmallVector<const OpModel *> members;
-    for (const OpModel &op : ops)
-      if (op.phase == phase)
-        members.push_back(&op);
-    OpPlans plans = planPhase(members, target, grid);
-    plan.phaseTimes.push_back(predictPhase(plans, grid));
-    for (auto [op, opPlan] : llvm::zip(members, plans))
-      plan.ops[op - ops.begin()] = opPlan;
+  plan.cluster = cluster;
+  plan.ops.resize(step.ops.size());
+  plan.places = schedulePhases(problemOf(chains));
+  llvm::SmallVector<int> chainOf = chainsOfOps(step.ops.size(), chains);
+  // Each chain has CTAs of its own, as far as there are any.
+  int64_t next = 0;
+  for (const RowChain &chain : chains) {
+    if (next + chain.rows.tiles() > grid)
+      next = 0;
+    for (unsigned op : chain.ops) {
+      plan.ops[op] = *planner.inRows(op, chain.rows);
+      plan.ops[op].firstCta = next;
+    }
+    next += chain.rows.tiles();
   }
-  bool isOneCluster = plan.cluster == grid;
-  double barrier = grid == 1 ? target.ctaBarrier : isOneCluster ? target.clusterBarrier : target.gridBarrier;
+  llvm::SmallVector<llvm::SmallVector<unsigned>> levels;
+  for (unsigned op = 0; op < step.ops.size(); ++op) {
+    if (plan.places[op].level >= levels.size())
+      levels.resize(plan.places[op].level + 1);
+    levels[plan.places[op].level].push_back(op);
+  }
+  bool isOneCluster = cluster == grid;
+  double barrier =
+      grid == 1 ? target.ctaBarrier : target.stragglers + (isOneCluster ? target.clusterBarrier : target.gridBarrier);
   plan.time = isOneCluster ? target.clusterLaunch : target.gridLaunch;
-  for (double time : plan.phaseTimes)
-    plan.time += time;
-  plan.time += barrier * (plan.phaseTimes.empty() ? 0 : plan.phaseTimes.size() - 1);
+  for (llvm::ArrayRef<unsigned> members : levels) {
+    int64_t firstFree = 0;
+    llvm::SmallVector<unsigned> free;
+    for (unsigned op : members) {
+      if (chainOf[op] < 0)
+        free.push_back(op);
+      else
+        firstFree = std::max(firstFree, plan.ops[op].firstCta + plan.ops[op].tiles);
+    }
+    planLevel(plan, free, firstFree < grid ? firstFree : 0);
+    plan.levelTimes.push_back(predictLevel(plan, members));
+    plan.time += plan.levelTimes.back();
+  }
+  plan.time += barrier * (levels.empty() ? 0 : levels.size() - 1);
   return plan;
 }
 
-// No more CTAs than the busiest phase has tiles.
-static void dropIdle(GridPlan &plan, llvm::ArrayRef<OpModel> ops) {
-  int64_t most = 1;
-  for (unsigned phase = 0; phase < plan.phaseTimes.size(); ++phase) {
-    int64_t tiles = 0;
-    for (auto [op, opPlan] : llvm::zip(ops, plan.ops))
-      tiles += op.phase == phase ? opPlan.tiles : 0;
-    most = std::max(most, tiles);
-  }
-  if (plan.cluster == 1)
-    plan.grid = std::min(plan.grid, most);
+// No more CTAs than the busiest level has tiles.
+static void dropIdle(GridPlan &plan) {
+  llvm::SmallVector<int64_t> ends(plan.levelTimes.size(), 1);
+  for (auto [place, op] : llvm::zip(plan.places, plan.ops))
+    ends[place.level] = std::max(ends[place.level], op.firstCta + op.tiles);
+  if (plan.cluster == 1 && !ends.empty())
+    plan.grid = std::min(plan.grid, *std::max_element(ends.begin(), ends.end()));
 }
 
-GridPlan trainkernel::planGrid(llvm::ArrayRef<OpModel> ops, const TargetFacts &target, int64_t grid) {
+static GridPlan planOn(const StepModel &step, OpPlanner &planner, const TargetFacts &target, int64_t grid) {
+  GridModel model(step, planner, target, grid);
+  return model.plan(searchRowChains(model));
+}
+
+GridPlan trainkernel::planGrid(const StepModel &step, const TargetFacts &target, int64_t grid) {
+  OpPlanner planner(step.ops, target);
   if (grid > 0)
-    return planFor(ops, target, grid);
+    return planOn(step, planner, target, grid);
   llvm::SmallVector<int64_t> candidates = {target.processors};
   if (target.kind == TargetKind::Cuda)
     for (int64_t cluster = 1; cluster <= target.maxCluster; cluster *= 2)
       candidates.push_back(cluster);
-  GridPlan best;
+  std::optional<GridPlan> best;
   for (int64_t candidate : candidates) {
-    GridPlan plan = planFor(ops, target, candidate);
-    if (best.ops.empty() || plan.time < best.time)
+    GridPlan plan = planOn(step, planner, target, candidate);
+    if (!best || plan.time < best->time)
       best = plan;
   }
   if (target.kind == TargetKind::Cuda)
-    dropIdle(best, ops);
-  return best;
+    dropIdle(*best);
+  return *best;
 }

@@ -5,55 +5,77 @@
 #include <algorithm>
 
 using namespace trainkernel;
-using Phases = llvm::SmallVector<unsigned>;
+using Places = llvm::SmallVector<PhasePlace>;
 
-// Raises phases until every edge holds. A cycle is cut off by the number of rounds and left to the verifier.
-static void raise(const PhaseProblem &problem, Phases &phases) {
+// Where `edge` lets its second node run at the earliest.
+static PhasePlace earliest(const PhaseEdge &edge, const Places &places) {
+  PhasePlace before = places[edge.before];
+  return edge.isLocal ? PhasePlace{before.level, before.depth + 1} : PhasePlace{before.level + 1, 0};
+}
+
+// Raises places until every edge holds. A cycle is cut off by the number of rounds and left to the verifier.
+static void raise(const PhaseProblem &problem, Places &places) {
   bool changed = true;
   for (unsigned round = 0; changed && round <= problem.numNodes; ++round) {
     changed = false;
-    for (auto [before, after] : problem.dependences)
-      if (phases[after] <= phases[before]) {
-        phases[after] = phases[before] + 1;
+    for (const PhaseEdge &edge : problem.dependences)
+      if (places[edge.after] < earliest(edge, places)) {
+        places[edge.after] = earliest(edge, places);
         changed = true;
       }
   }
 }
 
-static unsigned lastPhase(const Phases &phases) {
-  return phases.empty() ? 0 : *std::max_element(phases.begin(), phases.end());
+static unsigned lastLevel(const Places &places) {
+  return places.empty() ? 0 : std::max_element(places.begin(), places.end())->level;
 }
 
-llvm::SmallVector<unsigned> trainkernel::schedulePhases(const PhaseProblem &problem) {
-  Phases phases(problem.numNodes, 0);
-  raise(problem, phases);
-  // What is not moved is copied once the reader has run, which would need the phase after the last one just as well.
-  // Each accepted preference moves a node later, and none beyond that phase, so this ends.
-  const unsigned limit = lastPhase(phases) + 1;
+Places trainkernel::schedulePhases(const PhaseProblem &problem) {
+  Places places(problem.numNodes);
+  raise(problem, places);
+  // What is not moved is copied once the reader has run, which would need the level after the last one just as well.
+  // Each accepted preference moves a node later, and none beyond that level, so this ends.
+  const unsigned limit = lastLevel(places) + 1;
   bool changed = true;
   while (changed) {
     changed = false;
     for (auto [reader, writer] : problem.preferences) {
-      if (reader == writer || phases[writer] > phases[reader])
+      unsigned level = places[reader].level;
+      if (reader == writer || places[writer].level > level)
         continue;
-      Phases trial = phases;
-      trial[writer] = phases[reader] + 1;
+      Places trial = places;
+      trial[writer] = {level + 1, 0};
       raise(problem, trial);
-      if (lastPhase(trial) > std::max(lastPhase(phases), std::min(phases[reader] + 1, limit)))
+      if (lastLevel(trial) > std::max(lastLevel(places), std::min(level + 1, limit)))
         continue;
-      phases = trial;
+      places = trial;
       changed = true;
     }
   }
+  return places;
+}
+
+llvm::SmallVector<unsigned> trainkernel::numberPhases(llvm::ArrayRef<PhasePlace> places) {
+  Places sorted(places.begin(), places.end());
+  std::sort(sorted.begin(), sorted.end());
+  sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
+  llvm::SmallVector<unsigned> phases;
+  for (const PhasePlace &place : places)
+    phases.push_back(std::lower_bound(sorted.begin(), sorted.end(), place) - sorted.begin());
   return phases;
 }
 
-std::string trainkernel::verifyPhases(const PhaseProblem &problem, llvm::ArrayRef<unsigned> phases) {
-  if (phases.size() != problem.numNodes)
+std::string trainkernel::verifyPhases(const PhaseProblem &problem, llvm::ArrayRef<PhasePlace> places) {
+  if (places.size() != problem.numNodes)
     return "the schedule has another number of nodes than the problem";
-  for (auto [before, after] : problem.dependences)
-    if (phases[after] <= phases[before])
-      return "node " + std::to_string(after) + " runs in phase " + std::to_string(phases[after]) + ", not after node " +
-             std::to_string(before) + " in phase " + std::to_string(phases[before]);
+  auto name = [&](unsigned node) {
+    return "node " + std::to_string(node) + " at level " + std::to_string(places[node].level) + ", depth " +
+           std::to_string(places[node].depth);
+  };
+  for (const PhaseEdge &edge : problem.dependences) {
+    const PhasePlace &before = places[edge.before], &after = places[edge.after];
+    if (edge.isLocal ? !(before < after) : before.level >= after.level)
+      return name(edge.after) + " does not run after " + name(edge.before);
+  }
   return "";
 }

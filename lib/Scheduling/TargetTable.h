@@ -54,6 +54,8 @@ struct TargetFacts {
   double timePerByte, timePerByteOfAll;
   /// A barrier by scope.
   double ctaBarrier, clusterBarrier, gridBarrier;
+  /// What a barrier of several CTAs costs beside: the last one is late, and what others wrote comes from afar.
+  double stragglers;
   /// Launching one CTA or one cluster, and launching a cooperative grid.
   double clusterLaunch, gridLaunch;
   /// Whether a launch can start its CTAs while the one before it runs out (griddepcontrol).

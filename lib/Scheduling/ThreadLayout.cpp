@@ -9,8 +9,6 @@
 
 using namespace trainkernel;
 
-// Shared memory moves 128 bytes a cycle, to and from all warps of an SM together.
-static constexpr double sharedBytesPerCycle = 128;
 // A barrier of the CTA and a round trip to shared memory.
 static constexpr double meetingCycles = 90;
 static constexpr int64_t schedulers = 4;
@@ -35,7 +33,9 @@ static double warpCycles(const MatrixStep &step, int64_t m, int64_t n, int64_t k
   double issue = step.elementInstructions * elements / 32 + step.blockInstructions * blocks;
   double multiply = std::max(step.latency, warpsPerScheduler * std::max(step.unitCycles * blocks, issue));
   double fragments = elements * step.bytes * layout.used() / sharedBytesPerCycle;
-  return 40 + steps * std::max(multiply, fragments);
+  // With one warp per scheduler nothing runs while its fragments are read.
+  constexpr double fragmentLatency = 40;
+  return 40 + steps * (std::max(multiply, fragments) + fragmentLatency / warpsPerScheduler);
 }
 
 static double threadCycles(int64_t m, int64_t n, int64_t k, const ThreadLayout &layout) {

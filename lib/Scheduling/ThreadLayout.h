@@ -15,6 +15,9 @@ namespace trainkernel {
 /// Vectors of 16 bytes that a thread may have on their way at once while operands are staged.
 inline constexpr int64_t maxVectorsInFlight = 16;
 
+/// What shared memory moves in a cycle, to and from all warps of an SM together, loads from global memory included.
+inline constexpr double sharedBytesPerCycle = 128;
+
 /// Workers (warps on a matrix unit, else threads) along m, n and k.
 struct ThreadLayout {
   int64_t rows = 1, columns = 1, groups = 1;

@@ -46,13 +46,17 @@ static bool isPipelined(const ContractionShape &shape, const ContractionTile &ti
 static double predictChunks(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target,
                             double perByte, double multiply) {
   int64_t chunks = chunksOf(shape, tile);
-  double transfer = (double(tile.m) * shape.aBytes + double(tile.n) * shape.bBytes) * tile.k * perByte;
+  double loaded = (double(tile.m) * shape.aBytes + double(tile.n) * shape.bBytes) * tile.k;
+  double transfer = loaded * perByte;
+  // What comes in also passes through the path to shared memory, which fragments are read by.
+  double passing = (loaded + double(tile.m + tile.n) * tile.k * stagedBytes(shape.multiplier)) / sharedBytesPerCycle;
+  double working = passing / target.clock + multiply + 2 * target.ctaBarrier;
   if (!isPipelined(shape, tile, target)) {
     int64_t batches = divideCeil(vectorsPerThread(shape, tile, target), maxVectorsInFlight);
     return chunks * (batches * target.loadLatency + transfer + multiply + 2 * target.ctaBarrier);
   }
   // One chunk is on its way at any time, so none takes less than the latency.
-  double steady = std::max({transfer, target.loadLatency, multiply + 2 * target.ctaBarrier});
+  double steady = std::max({transfer, target.loadLatency, working});
   return target.loadLatency + transfer + (chunks - 1) * steady + multiply + 2 * target.ctaBarrier;
 }
 
@@ -79,9 +83,9 @@ static int64_t sharedBytes(const ContractionShape &shape, const ContractionTile 
   return stage * (isPipelined(shape, tile, target) ? 2 : 1) + (groups == 1 ? 0 : groups * tile.m * (tile.n + 8) * 4);
 }
 
-// Results of a tile that a CTA's threads hold in registers. Those of tf32 parts keep their sums from before a chunk,
-// too, in case that it has to be multiplied again.
-static int64_t mostResults(Multiplier multiplier) { return multiplier == Multiplier::Tf32x3 ? 64 * 64 : 64 * 128; }
+// The most results of a tile. Threads that multiply tf32 parts keep their sums from before a chunk, too, in case that
+// it has to be multiplied again, and would run out of registers.
+static int64_t mostResults(Multiplier multiplier) { return multiplier == Multiplier::Tf32x3 ? 64 * 64 : 128 * 128; }
 
 ContractionTile trainkernel::chooseContractionTile(const ContractionShape &shape, const TargetFacts &target,
                                                    int64_t processors) {
@@ -102,7 +106,6 @@ ContractionTile trainkernel::chooseContractionTile(const ContractionShape &shape
   for (int64_t m : rows)
     for (int64_t n : columns)
       for (int64_t k : depths) {
-        // Larger tiles spill, and nothing hides the time that a chunk takes to come in.
         if (!isCpu && m * n > mostResults(shape.multiplier))
           continue;
         ContractionTile tile{m, n, k};
@@ -113,6 +116,24 @@ ContractionTile trainkernel::chooseContractionTile(const ContractionShape &shape
           best = tile;
         }
       }
+  return best;
+}
+
+std::optional<ContractionTile> trainkernel::chooseWholeRowTile(const ContractionShape &shape, int64_t rows,
+                                                               const TargetFacts &target) {
+  std::optional<ContractionTile> best;
+  double bestTime = std::numeric_limits<double>::infinity();
+  int64_t columns = llvm::alignTo(shape.n, 16);
+  if (rows % 16 != 0 || rows * columns > std::min<int64_t>(64 * 128, mostResults(shape.multiplier)))
+    return std::nullopt;
+  for (int64_t depth = 128 / stagedBytes(shape.multiplier); depth <= 512; depth *= 2) {
+    ContractionTile tile{rows, columns, std::min<int64_t>(depth, llvm::alignTo(shape.k, 16))};
+    double time = predictTileTime(shape, tile, target, countTiles(shape, tile));
+    if (time < bestTime && sharedBytes(shape, tile, target) <= target.sharedBytes) {
+      bestTime = time;
+      best = tile;
+    }
+  }
   return best;
 }
 

@@ -7,6 +7,8 @@
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/SmallVector.h"
 
+#include <optional>
+
 namespace trainkernel {
 
 using Sizes = llvm::SmallVector<int64_t>;
@@ -35,6 +37,10 @@ double predictTileTime(const ContractionShape &shape, const ContractionTile &til
 
 /// The tile with the least predicted time where `processors` CTAs work on the product.
 ContractionTile chooseContractionTile(const ContractionShape &shape, const TargetFacts &target, int64_t processors);
+
+/// The fastest tile of `rows` whole rows of a product, or nothing where none fits.
+std::optional<ContractionTile> chooseWholeRowTile(const ContractionShape &shape, int64_t rows,
+                                                  const TargetFacts &target);
 
 /// A tile of `shape` with about `elements` elements, filled from the last dimension.
 Sizes chooseElementTile(llvm::ArrayRef<int64_t> shape, int64_t elements);

@@ -31,10 +31,21 @@ def lower(module: str, pipeline: str) -> str:
     return done.stdout
 
 
-def compile_for_cpu(module: str, vector_bits: int = 512) -> ctypes.CDLL:
+def schedule(module: str, target: str) -> str:
+    """The scheduled form of a module's step, made for a target and in the words of one for this machine's CPU.
+
+    A GPU's schedule is checked again as the CPU's: there a barrier of scope cta orders what one worker does, whatever
+    the number of workers.
+    """
+    scheduled = lower(module, f"tk-import,tk-fuse,tk-schedule{{target={target}}}")
+    if target == "cpu":
+        return scheduled
+    return lower(scheduled.replace(f'target = "{target}"', 'target = "cpu"'), "megakernel.kernel(tk-check-schedule)")
+
+
+def compile_for_cpu(module: str, vector_bits: int = 512, scheduled_for: str = "cpu") -> ctypes.CDLL:
     """The shared object of a module's step for this machine."""
-    pipeline = f"tk-import,tk-fuse,tk-schedule{{target=cpu}},tk-lower-to-cpu{{vector-bits={vector_bits}}}"
-    lowered = lower(module, pipeline)
+    lowered = lower(schedule(module, scheduled_for), f"tk-lower-to-cpu{{vector-bits={vector_bits}}}")
     with tempfile.TemporaryDirectory() as folder:
         code, library = Path(folder) / "step.o", Path(folder) / "step.so"
         command = [find_tk_opt(), "--tool=tk-translate", "--tk-to-object", "-", "-o", str(code)]
@@ -106,7 +117,12 @@ def run_step(step: StepBuilder, code: ctypes.CDLL, workers: int, *, donate: bool
 
 
 def check(
-    step: StepBuilder, *, tolerance: float = 0.0, workers: Sequence[int] = (1, 3), vector_bits: int = 512
+    step: StepBuilder,
+    *,
+    tolerance: float = 0.0,
+    workers: Sequence[int] = (1, 3),
+    vector_bits: int = 512,
+    scheduled_for: str = "cpu",
 ) -> None:
     """Compile a step, run it with every number of workers, donated and not, and compare each result.
 
@@ -115,11 +131,12 @@ def check(
         tolerance: allowed error relative to the largest magnitude of the result; 0 compares exactly.
         workers: numbers of threads.
         vector_bits: of the target.
+        scheduled_for: the target whose schedule runs.
 
     Raises:
         AssertionError: a result differs.
     """
-    code = compile_for_cpu(step.module, vector_bits)
+    code = compile_for_cpu(step.module, vector_bits, scheduled_for)
     for count in workers:
         for donate in (False, True):
             for number, values in enumerate(run_step(step, code, count, donate=donate)):

@@ -2,6 +2,7 @@
 
 #include "lib/Conversion/MegakernelToCPU/MegakernelToCPU.h"
 
+#include "lib/Analysis/TileFootprint.h"
 #include "lib/Conversion/Common/Describe.h"
 #include "lib/Conversion/MegakernelToCPU/WorkerContext.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -82,9 +83,10 @@ LogicalResult KernelLowering::lower(Operation &op) {
                                         .getResult());
     return success();
   }
-  if (isa<BarrierOp>(op)) {
-    // A CTA is a worker, so the barrier of every scope that joins all CTAs joins all workers.
-    context->barrier(loc);
+  if (auto barrier = dyn_cast<BarrierOp>(op)) {
+    // A CTA is a worker, which does one thing after the other. All other scopes join all workers.
+    if (joinedBy(kernel, barrier.getScope()) != trainkernel::SyncScope::Cta)
+      context->barrier(loc);
     return success();
   }
   if (auto phase = dyn_cast<PhaseOp>(op)) {

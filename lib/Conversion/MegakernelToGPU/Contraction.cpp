@@ -95,58 +95,61 @@ private:
   FailureOr<SmallVector<Value>> multiplyChunks(ArrayRef<LaneIndex> origin) {
     if (plan.isPipelined)
       return multiplyPipelined(origin);
-    return carryThrough(builder, loc, plan.numChunks, initial,
-                        [&](Value chunk, ValueRange accumulators) -> FailureOr<SmallVector<Value>> {
-                          Tiles tiles = tilesOf(chunk);
-                          if (failed(stageOperands(context, loc, operandsIn(tiles, !aIsStaged, !bIsStaged),
-                                                   chunkStart(origin, chunk))))
-                            return failure();
-                          context.barrier(loc);
-                          SmallVector<Value> next = addProduct(tiles, accumulators);
-                          context.barrier(loc);
-                          return next;
-                        });
+    return carryThrough(
+        builder, loc, plan.numChunks, initial,
+        [&](Value chunk, ValueRange accumulators) -> FailureOr<SmallVector<Value>> {
+          Tiles tiles = tilesOf(chunk);
+          if (failed(stageOperands(context, loc, operandsIn(tiles, !aIsStaged, !bIsStaged), chunkStart(origin, chunk))))
+            return failure();
+          context.barrier(loc);
+          SmallVector<Value> next = addProduct(tiles, accumulators);
+          context.barrier(loc);
+          return next;
+        });
   }
 
-  // A chunk is multiplied while the loads of the next one are on their way. One barrier per chunk is enough: whoever
-  // writes a tile has passed the barrier behind the multiplication that read it last.
+  // While a chunk is multiplied, the next one goes into the other tile and the one after that is on its way. One
+  // barrier per chunk is enough: whoever writes a tile has passed the barrier behind the multiplication that read it
+  // last.
   FailureOr<SmallVector<Value>> multiplyPipelined(ArrayRef<LaneIndex> origin) {
-    Value zero = math.constant(0), one = math.constant(1), last = math.constant(plan.numChunks - 1);
-    auto startOf = [&](Value chunk) { return chunkStart(origin, chunk); };
+    Value zero = math.constant(0), one = math.constant(1);
     Tiles first = tilesOf(zero);
     SmallVector<StagedOperand, 2> missing = operandsIn(first, !aIsStaged, !bIsStaged);
-    SmallVector<Value> loaded = loadOperands(missing, startOf(zero));
-    SmallVector<Value> early = loadOperands(operandsIn(first, aIsStaged, bIsStaged), startOf(one));
-    FailureOr<SmallVector<Value>> exchanged = exchangeOperands(missing, startOf(zero), loaded, startOf(one));
+    SmallVector<Value> loaded = loadOperands(missing, chunkStart(origin, zero));
+    SmallVector<Value> early = loadOperands(operandsIn(first, aIsStaged, bIsStaged), chunkStart(origin, one));
+    FailureOr<SmallVector<Value>> exchanged =
+        exchangeOperands(missing, chunkStart(origin, zero), loaded, chunkStart(origin, one));
     if (failed(exchanged))
       return failure();
     // What was loaded for a comes before what was loaded for b.
     SmallVector<Value> carried = aIsStaged ? early : *exchanged;
     llvm::append_range(carried, aIsStaged ? *exchanged : early);
     size_t numLoaded = carried.size();
+    llvm::append_range(carried, initial);
     context.barrier(loc);
-    llvm::append_range(carried, addProduct(first, initial));
-    auto middle = [&](Value index, ValueRange values) -> FailureOr<SmallVector<Value>> {
-      Value chunk = math.add(index, one);
-      Tiles tiles = tilesOf(chunk);
-      SmallVector<Value> loaded(values.take_front(numLoaded));
-      FailureOr<SmallVector<Value>> next = exchangeOperands(operandsIn(tiles, true, true), startOf(chunk), loaded,
-                                                            startOf(math.add(chunk, one)));
+    auto middle = [&](Value chunk, ValueRange values) -> FailureOr<SmallVector<Value>> {
+      Value following = math.add(chunk, one);
+      SmallVector<Value> own(values.take_front(numLoaded));
+      FailureOr<SmallVector<Value>> next =
+          exchangeOperands(operandsIn(tilesOf(following), true, true), chunkStart(origin, following), own,
+                           chunkStart(origin, math.add(following, one)));
       if (failed(next))
         return failure();
+      llvm::append_range(*next, addProduct(tilesOf(chunk), values.drop_front(numLoaded)));
       context.barrier(loc);
-      llvm::append_range(*next, addProduct(tiles, values.drop_front(numLoaded)));
       return next;
     };
-    FailureOr<SmallVector<Value>> all = carryThrough(builder, loc, plan.numChunks - 2, carried, middle);
-    if (failed(all))
+    FailureOr<SmallVector<Value>> values = carryThrough(builder, loc, plan.numChunks - 2, carried, middle);
+    if (failed(values))
       return failure();
-    Tiles tiles = tilesOf(last);
-    ArrayRef<Value> values = *all;
-    if (failed(storeOperands(operandsIn(tiles, true, true), startOf(last), values.take_front(numLoaded))))
+    Value last = math.constant(plan.numChunks - 1);
+    if (failed(storeOperands(operandsIn(tilesOf(last), true, true), chunkStart(origin, last),
+                             ArrayRef<Value>(*values).take_front(numLoaded))))
       return failure();
+    SmallVector<Value> sums =
+        addProduct(tilesOf(math.constant(plan.numChunks - 2)), ArrayRef<Value>(*values).drop_front(numLoaded));
     context.barrier(loc);
-    SmallVector<Value> sums = addProduct(tiles, values.drop_front(numLoaded));
+    sums = addProduct(tilesOf(last), sums);
     // Whoever comes next may fill the tiles.
     context.barrier(loc);
     return sums;

@@ -44,8 +44,8 @@ std::unique_ptr<MultiplyUnit> createMatrixUnit(const CtaContext &context, const 
 std::unique_ptr<MultiplyUnit> createSplitTf32(const CtaContext &context, const ContractionPlan &plan);
 std::unique_ptr<MultiplyUnit> createThreadFma(const CtaContext &context, const ContractionPlan &plan);
 
-/// Brings one operand's tile into shared memory, 16 bytes of global memory an item, dealt out to the threads. Loads and stores are apart,
-/// so that other work can stand between them.
+/// Brings one operand's tile into shared memory, 16 bytes of global memory an item, dealt out to the threads. Loads and
+/// stores are apart, so that other work can stand between them.
 class Stager {
 public:
   Stager(const CtaContext &context, TileDomain &domain, const ContractionPlan &plan, OpOperand *operand,

@@ -67,7 +67,8 @@ LogicalResult Stager::store(Value memory, ArrayRef<LaneIndex> base, Value first,
   }
   LaneIndex read{item.read, tile.lanes > 1 ? 1 : 0, tile.lanes}, other{item.other, 0, 1};
   bool sameOrder = tile.readLoop == tile.innerLoop;
-  SmallVector<LaneIndex> indices = sameOrder ? SmallVector<LaneIndex>{other, read} : SmallVector<LaneIndex>{read, other};
+  SmallVector<LaneIndex> indices =
+      sameOrder ? SmallVector<LaneIndex>{other, read} : SmallVector<LaneIndex>{read, other};
   emitter.store(loc, value, memory, indices);
   return success();
 }

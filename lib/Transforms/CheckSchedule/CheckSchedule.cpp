@@ -4,6 +4,7 @@
 
 #include "dialects/Megakernel/MegakernelDialect.h"
 #include "lib/Analysis/KernelAccesses.h"
+#include "lib/Analysis/TileFootprint.h"
 
 namespace mlir::megakernel {
 #define GEN_PASS_DEF_TKCHECKSCHEDULE
@@ -12,21 +13,10 @@ namespace mlir::megakernel {
 
 using namespace mlir;
 using namespace mlir::megakernel;
-using trainkernel::Conflict;
+using namespace trainkernel;
 
 // The op is not printed: the message names what matters of it.
 static InFlightDiagnostic errorAt(Operation *op) { return mlir::emitError(op->getLoc()); }
-
-static LogicalResult verifyBarrier(KernelOp kernel, BarrierOp barrier) {
-  bool isOneCta = kernel.getGrid() == 1, isOneCluster = kernel.getGrid() == kernel.getCluster();
-  if (barrier.getScope() == Scope::Cta && !isOneCta)
-    return errorAt(barrier) << "barrier of scope cta in a grid of " << kernel.getGrid()
-                            << " CTAs, expected a scope that joins all of them";
-  if (barrier.getScope() == Scope::Cluster && !isOneCluster)
-    return errorAt(barrier) << "barrier of scope cluster in a grid of " << kernel.getGrid() << " CTAs in clusters of "
-                            << kernel.getCluster() << ", expected scope grid to join all of them";
-  return success();
-}
 
 // An argument by its path in the user's arguments or result, a buffer by its type and place.
 static std::string nameOf(KernelOp kernel, Value memory) {
@@ -56,9 +46,6 @@ static LogicalResult verifyComplete(KernelOp kernel) {
     if (auto commit = dyn_cast<CommitOp>(op))
       return errorAt(commit) << "commit to " << nameOf(kernel, rootOfBuffer(commit.getTarget()))
                              << " is not resolved, expected 'tk-commit-state' to have run";
-    auto barrier = dyn_cast<BarrierOp>(op);
-    if (barrier && failed(verifyBarrier(kernel, barrier)))
-      return failure();
     int64_t end = buffer ? *buffer.getOffset() + bytesOfBuffer(cast<MemRefType>(buffer.getType())) : 0;
     int64_t arena = kernel.getArenaBytes().value_or(0);
     if (buffer && end > arena)
@@ -73,12 +60,13 @@ namespace {
 class ConflictReporter {
 public:
   ConflictReporter(KernelOp kernel, const KernelAccesses &all) : kernel(kernel), all(all) {
-    unsigned phases = 0, epoch = 0;
+    unsigned phases = 0;
+    Epochs epochs;
     for (Operation &op : kernel.getBody().front()) {
-      if (isa<BarrierOp>(op))
-        ++epoch;
+      if (auto barrier = dyn_cast<BarrierOp>(op))
+        epochs.pass(joinedBy(kernel, barrier.getScope()));
       if (isa<PhaseOp>(op))
-        placeOf[&op] = {phases++, epoch};
+        placeOf[&op] = {phases++, epochs};
     }
   }
 
@@ -100,7 +88,8 @@ public:
 
 private:
   struct Place {
-    unsigned phase, epoch;
+    unsigned phase;
+    Epochs epochs;
   };
 
   void reportRace(const Conflict &conflict) const {
@@ -113,16 +102,24 @@ private:
     diag << " while " << doing(conflict.first) << sharing(conflict) << ", expected ";
     if (isEarly(conflict.second) || isEarly(conflict.first))
       diag << "the input not to be 'prefetched'";
+    else if (place(conflict.first).phase == place(conflict.second).phase)
+      diag << "two phases with a barrier" << ofScope(conflict) << " between them";
     else
-      diag << (place(conflict.first).phase == place(conflict.second).phase ? "two phases with a barrier between them"
-                                                                           : "a barrier between the two phases");
+      diag << "a barrier" << ofScope(conflict) << " between the two phases";
     diag.attachNote(first->getLoc()) << doing(conflict.first) << " here";
+  }
+
+  // Where there is a choice, the least that does.
+  std::string ofScope(const Conflict &conflict) const {
+    if (KernelOp(kernel).getGrid() == 1)
+      return "";
+    return (" of scope " + stringifyScope(static_cast<Scope>(static_cast<unsigned>(conflict.scope) - 1))).str();
   }
 
   Operation *opOf(unsigned access) const { return all.ops[all.accesses[access].op]; }
   const Place &place(unsigned access) const { return placeOf.find(opOf(access)->getParentOp())->second; }
   // A read ahead of the barrier before its phase.
-  bool isEarly(unsigned access) const { return all.accesses[access].epoch < place(access).epoch; }
+  bool isEarly(unsigned access) const { return !(all.accesses[access].epochs == place(access).epochs); }
 
   // E.g. "phase 1 reads input x".
   std::string doing(unsigned access) const {
@@ -163,7 +160,7 @@ struct CheckSchedulePass : public megakernel::impl::TkCheckScheduleBase<CheckSch
     if (failed(verifyComplete(kernel)))
       return signalPassFailure();
     KernelAccesses all(kernel);
-    SmallVector<Conflict> conflicts = trainkernel::findConflicts(all.accesses);
+    SmallVector<Conflict> conflicts = findConflicts(all.accesses, placementOf(kernel));
     ConflictReporter reporter(kernel, all);
     for (const Conflict &conflict : conflicts)
       if (!isSaidAlready(conflicts, conflict))

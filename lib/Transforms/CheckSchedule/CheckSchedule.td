@@ -5,12 +5,13 @@ def TkCheckSchedule : Pass<"tk-check-schedule", "::mlir::megakernel::KernelOp"> 
   let description = [{
     Proves, from the scheduled form alone, that
 
-    * no two accesses to the same bytes, of which one is a write, lie between the same two barriers, unless one op
-      makes both and reads only the element that it writes; with donated state an output is the memory of the state;
+    * between any two accesses to the same bytes, of which one is a write, stands a barrier that joins the CTAs that
+      make them, unless one op makes both and reads only the element that it writes; a barrier of scope cta orders
+      what one CTA does, one of scope cluster what the CTAs of a cluster do; with donated state an output is the memory
+      of the state;
     * every read of a buffer or an output comes after a write of all its bytes;
     * no state is read after a phase that may have replaced it;
-    * every barrier joins all CTAs that run, so that it orders what it should and no CTA waits for one that does not
-      come: cta scope only in a grid of one, cluster scope only where the grid is one cluster;
+    * no CTA waits for one that does not come: every CTA passes every barrier;
     * every buffer has a place and every commit is resolved.
 
     Changes nothing. Fails with the numbers of the phases and the names of the buffers or arguments, at the lines of

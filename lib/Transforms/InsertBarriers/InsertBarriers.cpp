@@ -4,6 +4,7 @@
 
 #include "dialects/Megakernel/MegakernelDialect.h"
 #include "lib/Analysis/KernelAccesses.h"
+#include "lib/Analysis/TileFootprint.h"
 
 namespace mlir::megakernel {
 #define GEN_PASS_DEF_TKINSERTBARRIERS
@@ -12,40 +13,76 @@ namespace mlir::megakernel {
 
 using namespace mlir;
 using namespace mlir::megakernel;
-using trainkernel::Access;
+using namespace trainkernel;
 
-static Scope joinAll(KernelOp kernel) {
-  if (kernel.getGrid() == 1)
+// The name of a barrier that joins what has to meet; a kernel of one CTA or one cluster has none beyond that.
+static Scope nameOf(KernelOp kernel, SyncScope scope) {
+  if (scope == SyncScope::Cta || kernel.getGrid() == 1)
     return Scope::Cta;
-  return kernel.getGrid() == kernel.getCluster() ? Scope::Cluster : Scope::Grid;
-}
-
-static bool conflicts(ArrayRef<Access> pending, ArrayRef<Access> next) {
-  return llvm::any_of(pending, [&](const Access &a) {
-    return llvm::any_of(next, [&](const Access &b) { return (a.isWrite || b.isWrite) && a.range.overlaps(b.range); });
-  });
+  return scope == SyncScope::Cluster || kernel.getGrid() == kernel.getCluster() ? Scope::Cluster : Scope::Grid;
 }
 
 namespace {
-struct InsertBarriersPass : public megakernel::impl::TkInsertBarriersBase<InsertBarriersPass> {
-  void runOnOperation() override {
-    KernelOp kernel = getOperation();
-    KernelAccesses all(kernel);
-    Scope scope = joinAll(kernel);
-    SmallVector<Access> pending;
+/// Walks the phases of a kernel with the barriers that it has inserted so far.
+class BarrierInserter {
+public:
+  explicit BarrierInserter(KernelOp kernel) : kernel(kernel), all(kernel), placement(placementOf(kernel)) {}
+
+  /// Returns how many barriers were inserted.
+  int64_t run() {
+    int64_t inserted = 0;
+    size_t next = 0;
     for (auto phase : kernel.getBody().front().getOps<PhaseOp>()) {
-      SmallVector<Access> next;
-      for (const Access &access : all.accesses)
-        if (all.ops[access.op]->getParentOp() == phase)
-          next.push_back(access);
-      if (conflicts(pending, next)) {
+      size_t begin = next;
+      while (next < all.accesses.size() && all.ops[all.accesses[next].op]->getParentOp() == phase)
+        ++next;
+      SyncScope needed = scopeBefore(begin, next);
+      if (needed != SyncScope::None) {
         OpBuilder builder(phase);
+        Scope scope = nameOf(kernel, needed);
         BarrierOp::create(builder, phase.getLoc(), scope);
-        ++numBarriers;
-        pending.clear();
+        epochs.pass(joinedBy(kernel, scope));
+        ++inserted;
       }
-      llvm::append_range(pending, next);
+      for (Access &access : MutableArrayRef<Access>(all.accesses).slice(begin, next - begin))
+        access.epochs = epochs;
     }
+    return inserted;
   }
+
+private:
+  // The least scope that orders the accesses from `begin` to `end` with all before them.
+  SyncScope scopeBefore(size_t begin, size_t end) {
+    SyncScope needed = SyncScope::None;
+    for (size_t i = begin; i < end; ++i)
+      for (size_t j = 0; j < begin; ++j) {
+        const Access &earlier = all.accesses[j];
+        // Whatever the two need is there already, or asked for.
+        SyncScope most = std::max(needed, orderedUpTo(earlier));
+        if (most == SyncScope::Grid)
+          continue;
+        SyncScope scope = scopeBetween(earlier, all.accesses[i], placement);
+        if (scope > most)
+          needed = scope;
+      }
+    return needed;
+  }
+
+  // The widest barrier since an earlier access.
+  SyncScope orderedUpTo(const Access &earlier) const {
+    for (SyncScope scope : {SyncScope::Grid, SyncScope::Cluster, SyncScope::Cta})
+      if (earlier.epochs.differ(epochs, scope))
+        return scope;
+    return SyncScope::None;
+  }
+
+  KernelOp kernel;
+  KernelAccesses all;
+  Placement placement;
+  Epochs epochs;
+};
+
+struct InsertBarriersPass : public megakernel::impl::TkInsertBarriersBase<InsertBarriersPass> {
+  void runOnOperation() override { numBarriers += BarrierInserter(getOperation()).run(); }
 };
 } // namespace

@@ -7,8 +7,11 @@ def TkInsertBarriers : Pass<"tk-insert-barriers", "::mlir::megakernel::KernelOp"
     an access since the last barrier: one writes what the other reads or writes. An output that may be the memory of
     the state that it replaces counts as that memory.
 
-    The scope is the least that joins every CTA: cta for a grid of one, cluster where the grid is one cluster, grid
-    otherwise. Never fails.
+    The scope is the least that orders all that meet there: cta where each conflicting element is touched by one CTA
+    on both sides, cluster where the CTAs that touch it are of one cluster, grid otherwise. Which CTA touches which
+    element follows from the tiles, their placement, and the indexing maps and views through which an op reads; where
+    it cannot be told, all CTAs may touch all. On a CPU the number of workers is not known, so only tiles of equal
+    places in the placement count as one worker's. Never fails.
   }];
   let statistics = [Statistic<"numBarriers", "barriers", "Barriers inserted">];
 }

@@ -4,6 +4,7 @@
 
 #include "dialects/Megakernel/MegakernelDialect.h"
 #include "lib/Analysis/KernelAccesses.h"
+#include "lib/Analysis/TileFootprint.h"
 #include "lib/Scheduling/ArenaPlanner.h"
 
 namespace mlir::megakernel {
@@ -55,8 +56,9 @@ private:
         bufferBytes += bytes;
     };
     for (Operation &op : kernel.getBody().front()) {
-      if (isa<BarrierOp>(op))
-        ++epoch;
+      // Other CTAs may still be at work on a buffer until all have met.
+      if (auto barrier = dyn_cast<BarrierOp>(op))
+        epoch += joinedBy(kernel, barrier.getScope()) == SyncScope::Grid;
       if (isa<PhaseOp, CommitOp>(op))
         op.walk([&](Operation *inner) {
           if (isa<TileOp, CommitOp>(inner))

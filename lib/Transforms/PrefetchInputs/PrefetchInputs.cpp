@@ -4,6 +4,7 @@
 
 #include "dialects/Megakernel/MegakernelDialect.h"
 #include "lib/Analysis/KernelAccesses.h"
+#include "lib/Analysis/TileFootprint.h"
 
 namespace mlir::megakernel {
 #define GEN_PASS_DEF_TKPREFETCHINPUTS
@@ -12,7 +13,7 @@ namespace mlir::megakernel {
 
 using namespace mlir;
 using namespace mlir::megakernel;
-using trainkernel::Access;
+using namespace trainkernel;
 
 namespace {
 struct PrefetchInputsPass : public megakernel::impl::TkPrefetchInputsBase<PrefetchInputsPass> {
@@ -22,28 +23,40 @@ struct PrefetchInputsPass : public megakernel::impl::TkPrefetchInputsBase<Prefet
       return;
     kernel.walk([](TileOp tile) { tile.removePrefetchedAttr(); });
     KernelAccesses all(kernel);
-    for (auto phase : kernel.getBody().front().getOps<PhaseOp>())
-      if (isa_and_nonnull<BarrierOp>(phase->getPrevNode()))
+    Epochs epochs, early;
+    for (Operation &op : kernel.getBody().front()) {
+      if (auto barrier = dyn_cast<BarrierOp>(op)) {
+        early = epochs;
+        epochs.pass(joinedBy(kernel, barrier.getScope()));
+      }
+      auto phase = dyn_cast<PhaseOp>(op);
+      if (phase && isa_and_nonnull<BarrierOp>(phase->getPrevNode()))
         for (auto tile : phase.getBody().front().getOps<TileOp>())
-          markInputs(all, tile);
+          markInputs(kernel, all, early, tile);
+    }
   }
 
 private:
   // A tile op's first accesses are its inputs, in order.
-  void markInputs(const KernelAccesses &all, TileOp tile) {
+  void markInputs(KernelOp kernel, const KernelAccesses &all, const Epochs &early, TileOp tile) {
     const Access *own = llvm::find_if(all.accesses, [&](const Access &access) { return all.ops[access.op] == tile; });
     SmallVector<int64_t> prefetched;
-    for (int64_t index = 0, e = tile.getInputs().size(); index < e; ++index)
-      if (!isWrittenJustBefore(all, own[index]))
+    for (int64_t index = 0, e = tile.getInputs().size(); index < e; ++index) {
+      Access read = own[index];
+      read.epochs = early;
+      if (!isWrittenJustBefore(all, read, placementOf(kernel)))
         prefetched.push_back(index);
+    }
     numPrefetched += prefetched.size();
     if (!prefetched.empty())
       tile.setPrefetched(prefetched);
   }
 
-  static bool isWrittenJustBefore(const KernelAccesses &all, const Access &read) {
+  // Nothing orders an earlier write with the read if that comes before the barrier.
+  static bool isWrittenJustBefore(const KernelAccesses &all, const Access &read, const Placement &placement) {
     return llvm::any_of(all.accesses, [&](const Access &access) {
-      return access.isWrite && access.epoch + 1 == read.epoch && access.range.overlaps(read.range);
+      return access.isWrite && access.op < read.op && !access.epochs.differ(read.epochs, SyncScope::Grid) &&
+             !access.epochs.differ(read.epochs, scopeBetween(access, read, placement));
     });
   }
 };

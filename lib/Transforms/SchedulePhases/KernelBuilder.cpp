@@ -4,7 +4,6 @@
 
 #include "lib/Analysis/TileGeometry.h"
 #include "lib/Analysis/Views.h"
-#include "lib/Scheduling/PhaseScheduler.h"
 #include "lib/Scheduling/TileSizes.h"
 #include "lib/Transforms/SchedulePhases/TileChoice.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -34,9 +33,8 @@ public:
         return op.emitError() << "'" << op.getName()
                               << "' stands outside of a fused op, expected 'tk-inline-pointwise' to have run";
     }
-    if (failed(choosePhases()))
+    if (failed(choosePlan()))
       return failure();
-    choosePlan();
     createKernel();
     bindOutputs();
     createPhases();
@@ -48,8 +46,8 @@ public:
   }
 
 private:
-  LogicalResult choosePhases();
-  void choosePlan();
+  StepModel modelStep();
+  LogicalResult choosePlan();
   void createKernel();
   void bindOutputs();
   void bindOutput(unsigned index, Value returned);
@@ -75,39 +73,49 @@ private:
 };
 } // namespace
 
-LogicalResult KernelBuilder::choosePhases() {
-  PhaseProblem problem;
-  problem.numNodes = nodes.size();
+StepModel KernelBuilder::modelStep() {
+  StepModel model;
   DenseMap<Operation *, unsigned> numberOf;
-  for (auto [number, node] : llvm::enumerate(nodes))
+  for (auto [number, node] : llvm::enumerate(nodes)) {
+    model.ops.push_back(modelOf(node));
     numberOf[node] = number;
+  }
   SmallVector<SmallVector<unsigned>> readers(step.getNumArguments());
-  for (auto [number, node] : llvm::enumerate(nodes))
+  for (auto [number, node] : llvm::enumerate(nodes)) {
+    llvm::SetVector<Operation *> producers;
     for (Value input : node.getInputs()) {
       Value source = skipReshapes(input);
       if (Operation *producer = source.getDefiningOp())
-        problem.dependences.emplace_back(numberOf.lookup(producer), number);
+        producers.insert(producer);
       else
         readers[cast<BlockArgument>(source).getArgNumber()].push_back(number);
     }
+    for (Operation *producer : producers)
+      model.dependences.push_back(
+          {numberOf.lookup(producer), static_cast<unsigned>(number), sharedRowsOf(cast<FusedOp>(producer), node)});
+  }
   for (auto [index, value] : llvm::enumerate(step.getBody().front().getTerminator()->getOperands())) {
     std::optional<unsigned> updated = step.getUpdatedArg(index);
     Operation *writer = skipReshapes(value).getDefiningOp();
     if (!updated || !writer)
       continue;
     for (unsigned reader : readers[*updated])
-      problem.preferences.emplace_back(reader, numberOf.lookup(writer));
+      model.preferences.emplace_back(reader, numberOf.lookup(writer));
   }
-  llvm::append_range(phases, schedulePhases(problem));
-  std::string fault = verifyPhases(problem, phases);
-  return fault.empty() ? success() : step.emitError() << "internal error in the phase schedule: " << fault;
+  return model;
 }
 
-void KernelBuilder::choosePlan() {
-  SmallVector<OpModel> models;
-  for (auto [node, phase] : llvm::zip(nodes, phases))
-    models.push_back(modelOf(node, phase));
-  plan = planGrid(models, target, grid);
+LogicalResult KernelBuilder::choosePlan() {
+  StepModel model = modelStep();
+  plan = planGrid(model, target, grid);
+  PhaseProblem problem;
+  problem.numNodes = nodes.size();
+  // Whether a dependence is local is proved by the barriers.
+  for (const Dependence &edge : model.dependences)
+    problem.dependences.push_back({edge.before, edge.after, /*isLocal=*/true});
+  std::string fault = verifyPhases(problem, plan.places);
+  phases = numberPhases(plan.places);
+  return fault.empty() ? success() : step.emitError() << "internal error in the phase schedule: " << fault;
 }
 
 void KernelBuilder::createKernel() {
@@ -211,14 +219,9 @@ void KernelBuilder::createPhases() {
     Block &body = op.getBody().emplaceBlock();
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointToEnd(&body);
-    int64_t firstCta = 0;
-    for (auto [number, node] : llvm::enumerate(nodes)) {
-      if (phases[number] != phase)
-        continue;
-      TileOp tile = createTile(node, plan.ops[number]);
-      tile.setFirstCta(firstCta % plan.grid);
-      firstCta += plan.ops[number].tiles;
-    }
+    for (auto [number, node] : llvm::enumerate(nodes))
+      if (phases[number] == phase)
+        createTile(node, plan.ops[number]).setFirstCta(plan.ops[number].firstCta % plan.grid);
   }
 }
 

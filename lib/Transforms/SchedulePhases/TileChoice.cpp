@@ -3,7 +3,9 @@
 #include "lib/Transforms/SchedulePhases/TileChoice.h"
 
 #include "lib/Analysis/Sources.h"
+#include "lib/Analysis/TileFootprint.h"
 #include "lib/Analysis/TileGeometry.h"
+#include "lib/Analysis/Views.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 
@@ -81,10 +83,17 @@ static bool reducesInnermost(FusedRegion &region) {
                             contiguousLoop(region.reduction, region.reduction.getDpsInputOperand(0)));
 }
 
-OpModel mlir::megakernel::modelOf(FusedOp op, unsigned phase) {
+// n is the last dimension of the results, and the only one of its kind; m stands before it.
+static bool hasRowsFirst(FusedRegion &region) {
+  ContractionLoops loops(region);
+  size_t rank = region.parallelLoops.size();
+  return rank > 1 && loops.n.size() == 1 && region.parallelLoops[rank - 1] == loops.n.back() &&
+         region.parallelLoops[rank - 2] == loops.m.back();
+}
+
+OpModel mlir::megakernel::modelOf(FusedOp op) {
   FusedRegion region = FusedRegion::get(op.getBody());
   OpModel model;
-  model.phase = phase;
   model.shape.assign(region.parallelShape.begin(), region.parallelShape.end());
   model.bytes = bytesOf(op.getInputs()) + bytesOf(op.getOutputs());
   if (!region.reduction)
@@ -92,6 +101,7 @@ OpModel mlir::megakernel::modelOf(FusedOp op, unsigned phase) {
   if (region.isContraction()) {
     model.kind = OpModel::Contraction;
     model.contraction = contractionShape(region, op->getParentOfType<StepOp>().getFp32().value_or(Fp32::IEEE));
+    model.rowsLead = hasRowsFirst(region);
     return model;
   }
   model.kind = OpModel::Reduction;
@@ -99,6 +109,41 @@ OpModel mlir::megakernel::modelOf(FusedOp op, unsigned phase) {
     model.reduced *= extent;
   model.reducesContiguous = reducesInnermost(region);
   return model;
+}
+
+// True where row `row` of `count` rows of `after` reads no other row of `before`. A row is a box of the dimensions that
+// are counted, since what is asked for is a product of leading extents.
+static bool readsOwnRow(FusedOp before, FusedOp after, int64_t row, int64_t count) {
+  ArrayRef<int64_t> shape = cast<RankedTensorType>(after.getResult(0).getType()).getShape();
+  ArrayRef<int64_t> source = cast<RankedTensorType>(before.getResult(0).getType()).getShape();
+  auto inRows = [&](ArrayRef<int64_t> extents) {
+    return SmallVector<int64_t>{count, ShapedType::getNumElements(extents) / count};
+  };
+  Box box = reshapeBox({{row, row}, {0, inRows(shape)[1] - 1}}, inRows(shape), shape);
+  SmallVector<SmallVector<Box>> read = boxesRead(after.getBody(), box);
+  for (auto [input, boxes] : llvm::zip(after.getInputs(), read)) {
+    if (skipReshapes(input).getDefiningOp() != before)
+      continue;
+    for (const Box &part : boxes) {
+      Box sourceBox = reshapeBox(part, cast<RankedTensorType>(input.getType()).getShape(), source);
+      Interval rows = reshapeBox(sourceBox, source, inRows(source)).front();
+      if (rows.first != row || rows.last != row)
+        return false;
+    }
+  }
+  return true;
+}
+
+// A few rows tell; what is planned with them is proved once tiles are placed.
+llvm::SmallVector<int64_t, 2> mlir::megakernel::sharedRowsOf(FusedOp before, FusedOp after) {
+  SmallVector<int64_t> counts = rowCountsOf(cast<RankedTensorType>(before.getResult(0).getType()).getShape());
+  llvm::SmallVector<int64_t, 2> shared;
+  for (int64_t count : rowCountsOf(cast<RankedTensorType>(after.getResult(0).getType()).getShape()))
+    if (llvm::is_contained(counts, count) && llvm::all_of(ArrayRef<int64_t>{count / 2, count - 1, 0}, [&](int64_t row) {
+          return readsOwnRow(before, after, row, count);
+        }))
+      shared.push_back(count);
+  return shared;
 }
 
 static SmallVector<int64_t> contractionSizes(FusedRegion &region, const ContractionTile &tile) {

@@ -1,22 +1,6 @@
 // Schedules that no target can run.
 // RUN: tk-opt %s --tk-check-schedule --split-input-file --verify-diagnostics
 
-megakernel.kernel @cta_barrier() attributes {grid = 2 : i64, cluster = 2 : i64, threads = 32 : i64} {
-  // expected-error @below {{barrier of scope cta in a grid of 2 CTAs, expected a scope that joins all of them}}
-  megakernel.barrier <cta>
-  megakernel.return
-}
-
-// -----
-
-megakernel.kernel @cluster_barrier() attributes {grid = 8 : i64, cluster = 2 : i64, threads = 32 : i64} {
-  // expected-error @below {{barrier of scope cluster in a grid of 8 CTAs in clusters of 2, expected scope grid to join all of them}}
-  megakernel.barrier <cluster>
-  megakernel.return
-}
-
-// -----
-
 megakernel.kernel @unplaced() attributes {grid = 1 : i64, cluster = 1 : i64, threads = 32 : i64} {
   // expected-error @below {{buffer memref<4xf32> has no offset, expected 'tk-plan-buffers' to have run}}
   %b = megakernel.buffer : memref<4xf32>

@@ -49,7 +49,7 @@ megakernel.kernel @donated(%w: memref<4xf32> {megakernel.role = #megakernel.role
     }
   }
   megakernel.phase {
-    megakernel.tile ins(%a = %x : memref<4xf32>) outs(%n : memref<4xf32>) sizes [4] {
+    megakernel.tile ins(%a = %x : memref<4xf32>) outs(%n : memref<4xf32>) sizes [1] {
       megakernel.yield %a : tensor<4xf32>
     }
   }
@@ -66,7 +66,7 @@ megakernel.kernel @grid(%x: memref<4xf32> {megakernel.role = #megakernel.role<ba
     attributes {grid = 4 : i64, cluster = 2 : i64, threads = 32 : i64} {
   %b = megakernel.buffer : memref<4xf32>
   megakernel.phase {
-    megakernel.tile ins(%a = %x : memref<4xf32>) outs(%b : memref<4xf32>) sizes [4] {
+    megakernel.tile ins(%a = %x : memref<4xf32>) outs(%b : memref<4xf32>) sizes [1] {
       megakernel.yield %a : tensor<4xf32>
     }
   }

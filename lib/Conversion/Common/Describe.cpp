@@ -174,6 +174,9 @@ LogicalResult mlir::megakernel::describeKernel(ModuleOp module, KernelOp kernel,
                                        {"workspace_align", 256},
                                        {"plan", describePlan(kernel)},
                                        {"schedule", describeSchedule(kernel)}};
+  if (!manifest->getObject("numerics"))
+    (*manifest)["numerics"] = json::Object{};
+  (*manifest->getObject("numerics"))["fp32_matmul"] = stringifyFp32(kernel.getFp32().value_or(Fp32::IEEE));
   json::Object *target = manifest->getObject("target");
   if (target && kernel.getTarget() == "cpu")
     (*target)["workers"] = countUsefulWorkers(kernel);

@@ -60,9 +60,11 @@ def build_case(case: Case, options: BuildOptions) -> dict[str, Any]:
         with time_limit(options.limit):
             captured = capture(case.step(), (state, *batches[0]))
             seconds["capture"] = time.perf_counter() - start
-            made = compile_step(captured, target="cuda", arch=options.arch, keep_all=True)
+            made = compile_step(captured, target="cuda", arch=options.arch, fp32=case.fp32, keep_all=True)
             profiled = (
-                compile_step(captured, target="cuda", arch=options.arch, profile=True) if options.profiles else None
+                compile_step(captured, target="cuda", arch=options.arch, fp32=case.fp32, profile=True)
+                if options.profiles
+                else None
             )
     except OverTime as error:
         return entry | {"status": "internal error", "error": f"the compiler is {error}"}

@@ -45,6 +45,7 @@ OWN: dict[str, Case] = _by_name(
     mlp("half_mlp", 48, 80, 112, 48, precision=HALF),
     gradient_mlp("gradient_mlp", 20, 40, 60, 5),
     two_towers("two_towers", 100, 90, 70, 50),
+    SUITE["mlp_f32"].with_fp32("tf32x3"),
 )
 
 ALL: dict[str, Case] = SUITE | OWN

@@ -7,7 +7,7 @@ with everything in float64 (:data:`EXACT`) is the reference that judges both us 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -97,6 +97,7 @@ class Case:
         make_state: makes the initial state.
         make_batch: makes a batch, a tuple of the step's further arguments.
         chain: steps in a row that the correctness gate compares.
+        fp32: how our products of float32 are computed: see docs/numerics.md.
     """
 
     name: str
@@ -106,10 +107,15 @@ class Case:
     make_state: Callable[[Source], Any]
     make_batch: Callable[[Source], tuple[torch.Tensor, ...]]
     chain: int = 100
+    fp32: str = "ieee"
 
     def step(self) -> Step:
         """The step as it is compiled and raced."""
         return self.make_step(self.precision)
+
+    def with_fp32(self, fp32: str) -> Case:
+        """The same step with products of float32 computed otherwise, under a name that says so."""
+        return replace(self, name=f"{self.name}_{fp32}", summary=f"{self.summary}, fp32={fp32}", fp32=fp32)
 
     def exact(self) -> Step:
         """The same step in float64; its arguments must be, too: see :func:`to_exact`."""

@@ -73,7 +73,18 @@ def Megakernel_Scope : I32EnumAttr<"Scope", "the threads that a barrier joins", 
   let genSpecializedAttr = 0;
 }
 
+def Megakernel_Fp32 : I32EnumAttr<"Fp32", "how float32 operands of contractions are multiplied", [
+    I32EnumAttrCase<"IEEE", 0, "ieee">,
+    I32EnumAttrCase<"TF32x3", 1, "tf32x3">]> {
+  let cppNamespace = "::mlir::megakernel";
+  let genSpecializedAttr = 0;
+}
+
 def Megakernel_RoleAttr : EnumAttr<Megakernel_Dialect, Megakernel_Role, "role"> {
+  let assemblyFormat = "`<` $value `>`";
+}
+
+def Megakernel_Fp32Attr : EnumAttr<Megakernel_Dialect, Megakernel_Fp32, "fp32"> {
   let assemblyFormat = "`<` $value `>`";
 }
 

@@ -21,6 +21,8 @@ def Megakernel_StepOp : Megakernel_Op<"step", [FunctionOpInterface, IsolatedFrom
   let description = [{
     A function from statically shaped tensors to statically shaped tensors: the forward pass, the loss, the
     gradients and the optimizer update. Roles say which argument is trained state and which result replaces it.
+    `fp32` says how contractions may multiply float32 operands: `ieee`, which is meant where it is missing, in float32;
+    `tf32x3` on matrix units, each operand as the sum of two tf32 parts.
 
     Constraints:
 
@@ -45,7 +47,8 @@ def Megakernel_StepOp : Megakernel_Op<"step", [FunctionOpInterface, IsolatedFrom
   let arguments = (ins SymbolNameAttr:$sym_name,
                        TypeAttrOf<FunctionType>:$function_type,
                        OptionalAttr<DictArrayAttr>:$arg_attrs,
-                       OptionalAttr<DictArrayAttr>:$res_attrs);
+                       OptionalAttr<DictArrayAttr>:$res_attrs,
+                       OptionalAttr<Megakernel_Fp32Attr>:$fp32);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
@@ -158,7 +161,7 @@ def Megakernel_KernelOp : Megakernel_Op<"kernel", [FunctionOpInterface, Isolated
 
     `grid` CTAs of `threads` threads run at once, in clusters of `cluster` CTAs. `target` names what the schedule was
     made for. `shared_bytes` is the dynamic shared memory of one CTA, `arena_bytes` the size of the arena that
-    `megakernel.buffer` ops view. These three are set when known.
+    `megakernel.buffer` ops view. These three are set when known. `fp32` is that of the step.
 
     `plan` says how the schedule was chosen, for reports: `considered` lists the plans by `grid`, `cluster` and
     predicted time (`ns`), `chosen` is the planner's, `overridden` what the given `overrides` made of it.
@@ -210,7 +213,8 @@ def Megakernel_KernelOp : Megakernel_Op<"kernel", [FunctionOpInterface, Isolated
                        OptionalAttr<I64Attr>:$arena_bytes,
                        OptionalAttr<DictionaryAttr>:$plan,
                        OptionalAttr<I64Attr>:$launch_ns,
-                       OptionalAttr<I64Attr>:$predicted_ns);
+                       OptionalAttr<I64Attr>:$predicted_ns,
+                       OptionalAttr<Megakernel_Fp32Attr>:$fp32);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;

@@ -68,7 +68,6 @@ static ContractionShape contractionShape(FusedRegion &region) {
   };
   // Only the innermost loop of each kind is tiled; the others multiply the number of tiles.
   auto outer = [&](ArrayRef<unsigned> of) { return extent(of.drop_back()); };
-  Type element = getElementTypeOrSelf(region.reduction.getDpsInputs()[0].getType());
   ContractionShape shape;
   shape.batch = extent(loops.batch) * outer(loops.m) * outer(loops.n);
   shape.m = ranges[loops.m.back()];
@@ -80,7 +79,7 @@ static ContractionShape contractionShape(FusedRegion &region) {
   shape.bBytes = bytesPerElement(bSources);
   shape.resultBytes = epilogueBytes(region);
   shape.resultWork = epilogueWork(region);
-  shape.onMatrixUnits = element.getIntOrFloatBitWidth() == 16;
+  shape.multiplier = multiplierOf(region.reduction);
   return shape;
 }
 

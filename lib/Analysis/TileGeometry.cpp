@@ -10,6 +10,7 @@
 
 using namespace mlir;
 using namespace mlir::megakernel;
+using trainkernel::Multiplier;
 
 TileGeometry::TileGeometry(TileOp tile) : tile(tile), region(FusedRegion::get(tile.getBody())) {
   ArrayRef<int64_t> all = this->tile.getSizes();
@@ -100,20 +101,36 @@ ContractionGeometry::ContractionGeometry(const TileGeometry &geometry) : op(geom
   std::tie(aOperand, bOperand) = operandsOf(op, mLoop);
 }
 
+// How the step, or the kernel made of it, computes float32 products.
+static Fp32 declaredFp32(Operation *op) {
+  if (auto kernel = op->getParentOfType<KernelOp>())
+    return kernel.getFp32().value_or(Fp32::IEEE);
+  auto step = op->getParentOfType<StepOp>();
+  return step ? step.getFp32().value_or(Fp32::IEEE) : Fp32::IEEE;
+}
+
+Multiplier mlir::megakernel::multiplierOf(linalg::GenericOp op) {
+  Type first = getElementTypeOrSelf(op.getDpsInputs()[0].getType());
+  Type second = getElementTypeOrSelf(op.getDpsInputs()[1].getType());
+  if (first == second && (first.isBF16() || first.isF16()))
+    return Multiplier::Narrow;
+  return declaredFp32(op) == Fp32::TF32x3 ? Multiplier::Tf32x3 : Multiplier::ThreadFma;
+}
+
 ContractionPlan::ContractionPlan(const TileGeometry &geometry, int64_t threads) : ContractionGeometry(geometry) {
   FusedRegion region = geometry.region;
-  Type aType = getElementTypeOrSelf(aOperand->get().getType()), bType = getElementTypeOrSelf(bOperand->get().getType());
-  onMatrixUnit = aType == bType && (aType.isBF16() || aType.isF16());
+  multiplier = multiplierOf(op);
   rows = tileSizes[mLoop];
-  if (onMatrixUnit)
+  if (trainkernel::findMatrixStep(multiplier))
     tileSizes[mLoop] = llvm::alignTo(rows, 16);
   auto place = [&](OpOperand *operand, unsigned loop, int64_t byteOffset) {
-    // Both units read either order, so the order of global memory is kept: no store has to transpose.
+    // Each unit reads either order, so the order of global memory is kept: no store has to transpose.
     bool kInner = contiguousLoop(op, operand) == kLoop;
     unsigned inner = kInner ? kLoop : loop, outer = kInner ? loop : kLoop;
-    Type element = onMatrixUnit ? aType : Type(Float32Type::get(op.getContext()));
-    // 16 bytes more per row put the rows that a warp reads together into different banks.
-    int64_t padding = 128 / element.getIntOrFloatBitWidth();
+    // What is not narrow is float32 in shared memory, whatever it was.
+    Type narrow = getElementTypeOrSelf(operand->get().getType());
+    Type element = multiplier == Multiplier::Narrow ? narrow : Type(Float32Type::get(op.getContext()));
+    int64_t padding = trainkernel::rowPadding(multiplier, kInner) * 8 / element.getIntOrFloatBitWidth();
     SharedTile tile{outer, inner, tileSizes[outer], tileSizes[inner], tileSizes[inner] + padding, element, byteOffset};
     // Global memory is read along the loop that is contiguous there, whatever the order in shared memory.
     tile.readLoop = contiguousLoop(op, operand);
@@ -136,8 +153,7 @@ ContractionPlan::ContractionPlan(const TileGeometry &geometry, int64_t threads) 
   isPipelined =
       numChunks > 1 && a.vectorsPerThread(threads) + b.vectorsPerThread(threads) <= trainkernel::maxVectorsCarried;
   trainkernel::TileWork work{sizeOf(mLoop), sizeOf(nLoop), sizeOf(kLoop), numChunks, epilogueBytes(region)};
-  layout =
-      onMatrixUnit ? trainkernel::chooseWarpLayout(work, threads / 32) : trainkernel::chooseThreadLayout(work, threads);
+  layout = trainkernel::chooseLayout(multiplier, work, threads);
 }
 
 int64_t mlir::megakernel::sharedBytesOf(const TileGeometry &geometry, int64_t threads) {

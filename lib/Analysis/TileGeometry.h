@@ -83,6 +83,9 @@ struct SharedTile {
   int64_t vectorsPerThread(int64_t threads) const { return llvm::divideCeil(numItems(), threads) * vectorsPerItem; }
 };
 
+/// What multiplies a contraction's operands on a GPU, as the step or the kernel around it declares.
+trainkernel::Multiplier multiplierOf(linalg::GenericOp op);
+
 /// A contraction tile on a GPU: which unit multiplies, how threads divide the work, and where the operands lie.
 struct ContractionPlan : ContractionGeometry {
   ContractionPlan(const TileGeometry &geometry, int64_t threads);
@@ -100,7 +103,7 @@ struct ContractionPlan : ContractionGeometry {
   /// Elements from row to row; the padding puts the rows that a warp writes together into different banks.
   int64_t partialsPitch() const { return sizeOf(nLoop) + 8; }
 
-  bool onMatrixUnit;
+  trainkernel::Multiplier multiplier;
   /// Rows of the tile. A matrix unit multiplies 16 at a time: `sizeOf(mLoop)` may be more, and what is beyond is thrown
   /// away.
   int64_t rows;

@@ -51,8 +51,17 @@
 using namespace mlir;
 using namespace mlir::megakernel;
 
-static void buildImport(OpPassManager &pm) {
-  pm.addPass(createTkImportLinalg());
+namespace {
+struct ImportOptions : PassPipelineOptions<ImportOptions> {
+  PassOptions::Option<std::string> fp32{
+      *this, "fp32", llvm::cl::desc("how float32 products are computed: ieee or tf32x3"), llvm::cl::init("ieee")};
+};
+} // namespace
+
+static void buildImport(OpPassManager &pm, const ImportOptions &options) {
+  TkImportLinalgOptions linalg;
+  linalg.fp32 = options.fp32;
+  pm.addPass(createTkImportLinalg(linalg));
   // One kind of op from here on, so that no later pass needs a case for a named one.
   pm.addPass(createLinalgGeneralizeNamedOpsPass());
   pm.addPass(createCanonicalizerPass());
@@ -210,8 +219,8 @@ static void buildLowerToCpu(OpPassManager &pm, const CpuOptions &options) {
 }
 
 void mlir::megakernel::registerPipelines() {
-  PassPipelineRegistration<>("tk-import", "stage import: an annotated linalg function becomes a megakernel.step",
-                             buildImport);
+  PassPipelineRegistration<ImportOptions>(
+      "tk-import", "stage import: an annotated linalg function becomes a megakernel.step", buildImport);
   PassPipelineRegistration<>("tk-fuse", "stage fuse: ops that are computed together become megakernel.fused",
                              buildFuse);
   PassPipelineRegistration<ScheduleOptions>(

@@ -30,7 +30,7 @@ static bool isAlike(const OpModel &a, const OpModel &b) {
          a.reducesContiguous == b.reducesContiguous && a.bytes == b.bytes && a.work == b.work &&
          a.rowsLead == b.rowsLead && a.sharedOperand == b.sharedOperand && x.batch == y.batch && x.m == y.m &&
          x.n == y.n && x.k == y.k && x.aBytes == y.aBytes && x.bBytes == y.bBytes && x.resultBytes == y.resultBytes &&
-         x.resultWork == y.resultWork && x.onMatrixUnits == y.onMatrixUnits;
+         x.resultWork == y.resultWork && x.multiplier == y.multiplier;
 }
 
 OpPlanner::OpPlanner(llvm::ArrayRef<OpModel> ops, const TargetFacts &target) : ops(ops), target(target) {

@@ -1,6 +1,7 @@
 //===- TargetTable.cpp - facts about targets ------------------------------===//
 
 #include "lib/Scheduling/TargetTable.h"
+#include "llvm/Support/ErrorHandling.h"
 
 using namespace trainkernel;
 
@@ -17,6 +18,22 @@ static const TargetFacts targets[] = {
     {"sm_90a", TargetKind::Cuda, 132, 256, 227 * 1024, 16, 0, 1800, 0.4, 6.6e-6, 5.7e-6, 5e-8, 0.015, 0.5, 0.75, 0.5,
      0.67, 0.9, true},
 };
+
+// Measured on an H200 for 16-bit operands. A tf32 product takes a matrix unit as long as one of twice the depth in 16
+// bits, and there are three of them; their sums leave the unit, so that the next step waits for an addition alone, and
+// two steps are on their way at once. Splitting is three instructions; a block issues its three products and four
+// additions. These are counted, not measured.
+std::optional<MatrixStep> trainkernel::findMatrixStep(Multiplier multiplier) {
+  switch (multiplier) {
+  case Multiplier::ThreadFma:
+    return std::nullopt;
+  case Multiplier::Narrow:
+    return MatrixStep{16, 2, 18, 8, 0, 0};
+  case Multiplier::Tf32x3:
+    return MatrixStep{8, 4, 27, 24, 3, 7};
+  }
+  llvm_unreachable("no such multiplier");
+}
 
 std::optional<TargetFacts> trainkernel::findTarget(llvm::StringRef name) {
   for (const TargetFacts &target : targets)

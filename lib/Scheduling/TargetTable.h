@@ -17,6 +17,23 @@ namespace trainkernel {
 
 enum class TargetKind { Cuda, Cpu };
 
+/// What multiplies the operands of a contraction on a GPU: float32 multiply-adds of single threads, matrix units that
+/// take bfloat16 or float16, or matrix units that take float32 in two tf32 parts.
+enum class Multiplier { ThreadFma, Narrow, Tf32x3 };
+
+/// What a warp does with matrix units at one step along k, on blocks of 16 x 8 results.
+struct MatrixStep {
+  /// Elements along k that a step takes, and bytes of one of them in shared memory.
+  int64_t depth, bytes;
+  /// Cycles until a step's sums can be added to, and cycles of a scheduler's matrix unit for one block.
+  double latency, unitCycles;
+  /// Other instructions: for each element of an operand that a lane holds, and for each block.
+  double elementInstructions, blockInstructions;
+};
+
+/// Nothing for what uses no matrix units.
+std::optional<MatrixStep> findMatrixStep(Multiplier multiplier);
+
 struct TargetFacts {
   llvm::StringRef name;
   TargetKind kind;

@@ -26,14 +26,15 @@ static double resultTime(const TileWork &tile, int64_t threads, double linesPerR
   return resultCycles * llvm::divideCeil(tile.m * tile.n, threads) + results * tile.resultBytes / 4 * linesPerResult;
 }
 
-static double warpCycles(int64_t m, int64_t n, int64_t k, const ThreadLayout &layout) {
-  // The chain through one accumulator, and the issue rate of a scheduler.
-  constexpr double stepLatency = 18, stepIssue = 8;
+static double warpCycles(const MatrixStep &step, int64_t m, int64_t n, int64_t k, const ThreadLayout &layout) {
   int64_t rowBlocks = m / 16 / layout.rows, columnBlocks = n / 8 / layout.columns;
-  double steps = double(k) / 16 / layout.groups;
+  double steps = double(k) / step.depth / layout.groups;
+  int64_t elements = (rowBlocks * 16 + columnBlocks * 8) * step.depth, blocks = rowBlocks * columnBlocks;
   double warpsPerScheduler = llvm::divideCeil(layout.used(), schedulers);
-  double multiply = std::max(stepLatency, stepIssue * warpsPerScheduler * rowBlocks * columnBlocks);
-  double fragments = (rowBlocks * 16 + columnBlocks * 8) * 16 * 2 * layout.used() / sharedBytesPerCycle;
+  // A scheduler issues one instruction a cycle beside what its matrix unit is busy with.
+  double issue = step.elementInstructions * elements / 32 + step.blockInstructions * blocks;
+  double multiply = std::max(step.latency, warpsPerScheduler * std::max(step.unitCycles * blocks, issue));
+  double fragments = elements * step.bytes * layout.used() / sharedBytesPerCycle;
   // With one warp per scheduler nothing runs while its fragments are read.
   constexpr double fragmentLatency = 40;
   return 40 + steps * (std::max(multiply, fragments) + fragmentLatency / warpsPerScheduler);
@@ -94,14 +95,27 @@ template <typename Cycles> static ThreadLayout choose(const Work &work, const Ti
   return best;
 }
 
-ThreadLayout trainkernel::chooseWarpLayout(const TileWork &tile, int64_t warps) {
+ThreadLayout trainkernel::chooseLayout(Multiplier multiplier, const TileWork &tile, int64_t threads) {
+  std::optional<MatrixStep> step = findMatrixStep(multiplier);
+  if (!step)
+    return choose({tile.m, tile.n, tile.k, threads, /*maxPerWorker=*/32, /*threads=*/1, denseLines}, tile,
+                  threadCycles);
+  auto cycles = [&](int64_t m, int64_t n, int64_t k, const ThreadLayout &layout) {
+    return warpCycles(*step, m, n, k, layout);
+  };
   // A warp's fragment has two neighbours in each of four lanes, in eight rows.
   constexpr double fragmentLines = 8.0 / 64;
-  return choose({tile.m / 16, tile.n / 8, std::max<int64_t>(1, tile.k / 16), warps, /*maxPerWorker=*/16,
-                 /*threads=*/32, fragmentLines},
-                tile, warpCycles);
+  int64_t steps = std::max<int64_t>(1, tile.k / step->depth);
+  return choose({tile.m / 16, tile.n / 8, steps, threads / 32, /*maxPerWorker=*/16, /*threads=*/32, fragmentLines},
+                tile, cycles);
 }
 
-ThreadLayout trainkernel::chooseThreadLayout(const TileWork &tile, int64_t threads) {
-  return choose({tile.m, tile.n, tile.k, threads, /*maxPerWorker=*/32, /*threads=*/1, denseLines}, tile, threadCycles);
+int64_t trainkernel::stagedBytes(Multiplier multiplier) {
+  std::optional<MatrixStep> step = findMatrixStep(multiplier);
+  return step ? step->bytes : 4;
+}
+
+int64_t trainkernel::rowPadding(Multiplier multiplier, bool alongK) {
+  // 16 bytes from each of eight rows, or from each of four rows, one k each, the elements of eight lanes.
+  return multiplier == Multiplier::Tf32x3 && !alongK ? 32 : 16;
 }

@@ -8,7 +8,7 @@
 #ifndef TRAINKERNEL_LIB_SCHEDULING_THREADLAYOUT_H
 #define TRAINKERNEL_LIB_SCHEDULING_THREADLAYOUT_H
 
-#include <cstdint>
+#include "lib/Scheduling/TargetTable.h"
 
 namespace trainkernel {
 
@@ -38,11 +38,15 @@ struct TileWork {
   int64_t m, n, k, passes, resultBytes;
 };
 
-/// The fastest layout of `warps` warps for m16n8k16 steps.
-ThreadLayout chooseWarpLayout(const TileWork &tile, int64_t warps);
+/// The fastest layout of `threads` threads, or of their warps.
+ThreadLayout chooseLayout(Multiplier multiplier, const TileWork &tile, int64_t threads);
 
-/// The fastest layout of `threads` threads for float32 multiply-adds.
-ThreadLayout chooseThreadLayout(const TileWork &tile, int64_t threads);
+/// Bytes of a staged element, whatever it is in global memory.
+int64_t stagedBytes(Multiplier multiplier);
+
+/// Bytes between the rows of a staged operand, which put what a warp reads together into different banks. Rows run
+/// along k, or along m or n.
+int64_t rowPadding(Multiplier multiplier, bool alongK);
 
 } // namespace trainkernel
 

@@ -26,11 +26,9 @@ static int64_t chunksOf(const ContractionShape &shape, const ContractionTile &ti
   return divideCeil(shape.k, tile.k);
 }
 
-static int64_t stagedBytes(const ContractionShape &shape) { return shape.onMatrixUnits ? 2 : 4; }
-
 static ThreadLayout layoutOf(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target) {
   TileWork work{tile.m, tile.n, tile.k, chunksOf(shape, tile), shape.resultBytes};
-  return shape.onMatrixUnits ? chooseWarpLayout(work, target.threads / 32) : chooseThreadLayout(work, target.threads);
+  return chooseLayout(shape.multiplier, work, target.threads);
 }
 
 // Vectors of 16 bytes that each thread loads for a chunk.
@@ -50,7 +48,7 @@ static TileCost predictChunks(const ContractionShape &shape, const ContractionTi
   double loaded = (double(tile.m) * shape.aBytes + double(tile.n) * shape.bBytes) * tile.k;
   double transfer = loaded * perByte;
   // What comes in also passes through the path to shared memory, which fragments are read by.
-  double passing = (loaded + double(tile.m + tile.n) * tile.k * stagedBytes(shape)) / sharedBytesPerCycle;
+  double passing = (loaded + double(tile.m + tile.n) * tile.k * stagedBytes(shape.multiplier)) / sharedBytesPerCycle;
   double working = passing / target.clock + multiply + 2 * target.ctaBarrier;
   if (!isPipelined(shape, tile, target)) {
     int64_t batches = divideCeil(vectorsPerThread(shape, tile, target), maxVectorsInFlight);
@@ -103,18 +101,21 @@ std::string trainkernel::findFault(const ContractionShape &shape, const Contract
   return "";
 }
 
-// Of each row in shared memory.
-static constexpr int64_t sharedPadding = 16;
-
 static int64_t partialsBytes(const ContractionTile &tile, const ThreadLayout &layout) {
   return layout.meets ? layout.groups * tile.m * (tile.n + 8) * 4 : 0;
 }
 
 static int64_t sharedBytes(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target) {
-  int64_t stage = (tile.m + tile.n) * (tile.k * stagedBytes(shape) + sharedPadding) + tile.k * 2 * sharedPadding;
+  int64_t bytes = stagedBytes(shape.multiplier), padding = rowPadding(shape.multiplier, /*alongK=*/true);
+  int64_t paddingAcross = rowPadding(shape.multiplier, /*alongK=*/false);
+  int64_t stage = (tile.m + tile.n) * (tile.k * bytes + padding) + tile.k * 2 * paddingAcross;
   return std::max(stage * (isPipelined(shape, tile, target) ? 2 : 1),
                   partialsBytes(tile, layoutOf(shape, tile, target)));
 }
+
+// The most results of a tile. Threads that multiply tf32 parts keep their sums from before a chunk, too, in case that
+// it has to be multiplied again, and would run out of registers.
+static int64_t mostResults(Multiplier multiplier) { return multiplier == Multiplier::Tf32x3 ? 64 * 64 : 128 * 128; }
 
 ContractionTile trainkernel::chooseContractionTile(const ContractionShape &shape, const TargetFacts &target,
                                                    int64_t processors) {
@@ -127,7 +128,7 @@ ContractionTile trainkernel::chooseContractionTile(const ContractionShape &shape
     depths = {std::min<int64_t>(256, shape.k)};
   } else {
     rows = columns = {16, 32, 64, 128};
-    for (int64_t depth = shape.onMatrixUnits ? 64 : 32; depth <= 512; depth *= 2)
+    for (int64_t depth = 128 / stagedBytes(shape.multiplier); depth <= 512; depth *= 2)
       depths.push_back(std::min<int64_t>(depth, llvm::alignTo(shape.k, 16)));
   }
   ContractionTile best{rows.front(), columns.front(), depths.front()};
@@ -135,6 +136,8 @@ ContractionTile trainkernel::chooseContractionTile(const ContractionShape &shape
   for (int64_t m : rows)
     for (int64_t n : columns)
       for (int64_t k : depths) {
+        if (!isCpu && m * n > mostResults(shape.multiplier))
+          continue;
         ContractionTile tile{m, n, k};
         int64_t tiles = countTiles(shape, tile), busy = std::min(tiles, processors);
         double time = divideCeil(tiles, processors) * predictTileTime(shape, tile, target, busy);
@@ -157,10 +160,14 @@ double trainkernel::predictOperandTime(const ContractionShape &shape, const Cont
 
 static void planKept(const ContractionShape &shape, WholeRowTile &whole, const TargetFacts &target) {
   const ContractionTile &tile = whole.tile;
-  // Either dimension of an operand may be the one whose rows are padded.
-  whole.keptBytes = tile.n * tile.k * stagedBytes(shape) + std::max(tile.n, tile.k) * sharedPadding;
-  whole.ownBytes = std::max(tile.m * tile.k * stagedBytes(shape) + std::max(tile.m, tile.k) * sharedPadding,
-                            partialsBytes(tile, layoutOf(shape, tile, target)));
+  // Rows in shared memory run along either dimension of an operand.
+  auto stagedTile = [&](int64_t size) {
+    int64_t paddingAlongK = size * rowPadding(shape.multiplier, /*alongK=*/true);
+    int64_t paddingAcross = tile.k * rowPadding(shape.multiplier, /*alongK=*/false);
+    return size * tile.k * stagedBytes(shape.multiplier) + std::max(paddingAlongK, paddingAcross);
+  };
+  whole.keptBytes = stagedTile(tile.n);
+  whole.ownBytes = std::max(stagedTile(tile.m), partialsBytes(tile, layoutOf(shape, tile, target)));
 }
 
 std::optional<WholeRowTile> trainkernel::chooseWholeRowTile(const ContractionShape &shape, int64_t rows, bool mayKeep,
@@ -169,7 +176,8 @@ std::optional<WholeRowTile> trainkernel::chooseWholeRowTile(const ContractionSha
   int64_t columns = llvm::alignTo(shape.n, 16), wholeDepth = llvm::alignTo(shape.k, 16);
   // A matrix unit multiplies 16 rows at a time, also where there are fewer.
   int64_t unitRows = llvm::alignTo(rows, 16);
-  if ((rows != unitRows && !(shape.onMatrixUnits && rows % 8 == 0)) || unitRows * columns > 64 * 128)
+  bool fitsUnit = rows == unitRows || (findMatrixStep(shape.multiplier) && rows % 8 == 0);
+  if (!fitsUnit || unitRows * columns > std::min<int64_t>(64 * 128, mostResults(shape.multiplier)))
     return std::nullopt;
   ContractionShape own = shape;
   own.aBytes = shape.aBytes * rows / unitRows;
@@ -188,7 +196,7 @@ std::optional<WholeRowTile> trainkernel::chooseWholeRowTile(const ContractionSha
     planKept(shape, *best, target);
     return best;
   }
-  for (int64_t depth = shape.onMatrixUnits ? 64 : 32; depth <= 512; depth *= 2)
+  for (int64_t depth = 128 / stagedBytes(shape.multiplier); depth <= 512; depth *= 2)
     consider(depth);
   return best;
 }

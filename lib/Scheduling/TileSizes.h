@@ -22,8 +22,8 @@ struct ContractionShape {
   int64_t aBytes = 4, bBytes = 4, resultBytes = 4;
   /// Instructions that the epilogue takes for an element of the result.
   int64_t resultWork = 1;
-  /// Whether matrix units multiply.
-  bool onMatrixUnits = false;
+  /// What multiplies on a GPU.
+  Multiplier multiplier = Multiplier::ThreadFma;
 };
 
 struct ContractionTile {

@@ -103,6 +103,7 @@ class Report:
         repeat_registers, repeat_spill_bytes: of the function that runs several steps, where it is another one.
         seconds: wall time of each part of the compilation, from the capture on where the compiler did it.
         plan: how the schedule was chosen, and its predicted time.
+        fp32: how float32 products may be computed, as it was asked for: "ieee" or "tf32x3"; None where unknown.
         roles: the roles of the step, one text each, e.g. "new state out[1] of state (inferred)".
     """
 
@@ -127,6 +128,7 @@ class Report:
     seconds: Mapping[str, float] = field(default_factory=dict)
     roles: tuple[str, ...] = ()
     plan: PlanReport = field(default_factory=PlanReport)
+    fp32: str | None = None
 
     @property
     def flops(self) -> int:
@@ -182,6 +184,8 @@ class Report:
             if self.repeat_registers is not None:
                 many = f"; {self.repeat_registers}, {self.repeat_spill_bytes or 0} for several steps in a launch"
             lines.append(f"registers  {self.registers} a thread, {self.spill_bytes or 0} bytes spilled{many}")
+        if self.fp32 is not None:
+            lines.append(f"float32    {self._float32_products()}")
         counts = ", ".join(f"{count} {scope}" for scope, count in self.barriers.items()) or "none"
         between = f"; {self.repeat_barrier} between two steps of a launch" if self.repeat_barrier else ""
         lines.append(f"phases     {len(self.phases)}, barriers: {counts}{between}")
@@ -205,6 +209,12 @@ class Report:
         }
         listed = ", ".join(f"{microseconds(time)} {name}" for name, time in parts.items())
         return f"{microseconds(self.plan.predicted_ns)} µs a step: {listed}"
+
+    def _float32_products(self) -> str:
+        if self.fp32 == "ieee":
+            return "products ieee: true float32"
+        is_cuda = self.target == "cuda"
+        return f"products {self.fp32}: {'on tensor cores in parts' if is_cuda else 'on a CPU true float32'}"
 
     @property
     def _common_file(self) -> str | None:
@@ -294,6 +304,7 @@ def make_report(
         seconds=dict(seconds or {}),
         roles=_roles(manifest.roles),
         plan=PlanReport.parse(kernel.plan),
+        fp32=_text(manifest.numerics.get("fp32_matmul")),
     )
 
 

@@ -82,7 +82,7 @@ def _attempt(entry: dict[str, Any], part: str, work: Any) -> Any:
 
 def _run_on_cpu(step: GpuStep, args: tuple[Any, ...], captured: CapturedStep, path: Path) -> str:
     """Run the CPU target and save what it computes; returns what is wrong with it, or ""."""
-    made = compile_step(captured, target="cpu")
+    made = compile_step(captured, target="cpu", fp32=step.fp32)
     assert made.data is not None
     eager, exact = step.make(step.compute), step.make(torch.float64)
     with load_artifact(parse(made.data)) as compiled:
@@ -107,13 +107,17 @@ def build_step(name: str, step: GpuStep, folder: Path) -> dict[str, Any]:
     captured = _attempt(entry, "capture", lambda: capture(step.make(step.compute), args))
     if captured is None:
         return entry
-    made = _attempt(entry, "sm_90a", lambda: compile_step(captured, target="cuda", arch="sm_90a", plan=step.plan))
+    made = _attempt(
+        entry,
+        "sm_90a",
+        lambda: compile_step(captured, target="cuda", arch="sm_90a", plan=step.plan, fp32=step.fp32),
+    )
     if made is not None:
         (folder / f"{name}.cubin").write_bytes(made.data)
     if entry.get("hangs"):
         # It would for the other targets, too.
         return entry
-    _attempt(entry, "sm_80", lambda: compile_step(captured, target="cuda", arch="sm_80"))
+    _attempt(entry, "sm_80", lambda: compile_step(captured, target="cuda", arch="sm_80", fp32=step.fp32))
     wrong = _attempt(entry, "cpu", lambda: _run_on_cpu(step, args, captured, folder / f"{name}.npz"))
     if wrong:
         entry["errors"]["cpu"] = f"wrong: {wrong}"
@@ -123,8 +127,12 @@ def build_step(name: str, step: GpuStep, folder: Path) -> dict[str, Any]:
 def build_special_step(name: str, folder: Path) -> dict[str, Any]:
     """Compile one special step for a GPU only; returns its entry of ``steps.json``."""
     entry: dict[str, Any] = {"errors": {}, "seconds": {}}
-    step, args = SPECIAL_STEPS[name].step, SPECIAL_STEPS[name].make_args("meta")
-    made = _attempt(entry, "sm_90a", lambda: compile_step(capture(step, args), target="cuda", arch="sm_90a"))
+    step, args, fp32 = SPECIAL_STEPS[name].step, SPECIAL_STEPS[name].make_args("meta"), SPECIAL_STEPS[name].fp32
+    archs = ("sm_80", "sm_90a") if fp32 != "ieee" else ("sm_90a",)
+    for arch in archs:
+        made = _attempt(
+            entry, arch, lambda arch=arch: compile_step(capture(step, args), target="cuda", arch=arch, fp32=fp32)
+        )
     if made is not None:
         (folder / f"{name}.cubin").write_bytes(made.data)
     return entry

@@ -35,6 +35,7 @@ class GpuStep:
         make: makes the step for a compute dtype.
         make_args: makes its arguments, the state first.
         compute: the dtype that is compiled.
+        fp32: how products of float32 are computed.
         exact: whether all results but the loss are made without a sum, so that they must have eager's bits.
         plan: overrides of the planner for sm_90a.
     """
@@ -44,6 +45,7 @@ class GpuStep:
     compute: torch.dtype
     exact: bool = False
     plan: str = ""
+    fp32: str = "ieee"
 
 
 def descend(
@@ -277,6 +279,12 @@ def _all_steps() -> dict[str, GpuStep]:
         steps[f"layer_{name}"] = GpuStep(mlp, partial(_layers_args, batch, k, n), dtype)
     for name, (sizes, dtype) in _MLPS.items():
         steps[name] = GpuStep(mlp, partial(_layers_args, *sizes), dtype)
+    # The float32 step of the benchmarks, and one whose sizes no block divides.
+    for name, sizes in (("mlp_f32", (64, 128, 256, 256, 128)), ("mlp_33", (33, 65, 129, 7))):
+        steps[f"{name}_tf32x3"] = GpuStep(mlp, partial(_layers_args, *sizes), F32, fp32="tf32x3")
+    for name in ("tied", "batched"):
+        loss_of, make_args, _ = _DESCENTS[f"{name}_f32"]
+        steps[f"{name}_tf32x3"] = GpuStep(descend(loss_of), make_args, F32, fp32="tf32x3")
     for name, (loss_of, make_args, dtype) in _DESCENTS.items():
         steps[name] = GpuStep(descend(loss_of, batch_tensors=len(make_args()) - 1), make_args, dtype)
     for index, (plan, dtype) in enumerate(_PLANS):

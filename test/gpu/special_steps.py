@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,10 +13,11 @@ from torch.func import grad_and_value
 
 @dataclass(frozen=True)
 class SpecialStep:
-    """A step and its arguments on a device; on the meta device they take no memory."""
+    """A step, its arguments on a device (on the meta device they take no memory), and how it multiplies float32."""
 
     step: Callable[..., Any]
     make_args: Callable[[str], tuple[Any, ...]]
+    fp32: str = "ieee"
 
 
 def _hidden_layer(state: Any, x: Any) -> Any:
@@ -57,7 +59,30 @@ def _all_bits(device: str) -> tuple[Any, ...]:
     return torch.ones(3, device=device), torch.cat([a, a]).view(torch.float32), torch.cat([b, near]).view(torch.float32)
 
 
+def _products(state: Any, a: Any, b: Any, a_across: Any, b_across: Any) -> Any:
+    # Each operand with k along its rows, and across them.
+    products = (a @ b_across, a @ b.T, a_across.T @ b_across, a_across.T @ b.T)
+    return state.sum(), products, state
+
+
+def product_args(device: str, k: int) -> tuple[Any, ...]:
+    """Arguments for products of depth ``k``: two pairs of matrices, the second with k across their rows."""
+    torch.manual_seed(k)
+    shapes = ((PRODUCT_M, k), (PRODUCT_N, k), (k, PRODUCT_M), (k, PRODUCT_N))
+    return torch.ones(3, device=device), *(torch.randn(*shape, device=device) for shape in shapes)
+
+
+#: Sizes of the results: not multiples of a block, n odd in one of them.
+PRODUCT_M, PRODUCT_N = 70, 51
+#: Depths: one chunk, one that no block divides, many chunks, and a product of few additions.
+DEPTHS = (20, 256, 1000, 4096)
+
 STEPS = {
+    **{
+        f"product_{k}_{fp32}": SpecialStep(_products, partial(product_args, k=k), fp32)
+        for k in DEPTHS
+        for fp32 in ("ieee", "tf32x3")
+    },
     "quotients": SpecialStep(_divide, _all_bits),
     "large_arena": SpecialStep(_hidden_layer, _large_arena),
     "large_argument": SpecialStep(_scaled, _large_argument),

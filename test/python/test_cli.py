@@ -177,6 +177,8 @@ _NO_CODE = ("x.o", "x.xyz", "foo", "x.so.1", "x.SO", "cubin", ".so", "x.mlir")
         (("x" * 300,), "too long"),
         (("/dev/null",), "is a pipe or a device"),
         (("train.py", "--grid", "-1"), "--grid"),
+        (("train.py", "--fp32", "tf32"), "'tf32' is not one of 'ieee', 'tf32x3'"),
+        (("train.py", "--fp32=TF32x3", "-o", "x.so"), "'TF32x3' is not one of 'ieee', 'tf32x3'"),
         (("train.py", "--grid", "2147483648"), "the grid is 2147483648, expected at most"),
         (("train.py", "--grid", "99999999999999999999", "-o", "x.so"), "the grid is"),
         (("train.py", "--plan", "gird=3"), "the plan has 'gird=3', expected grid=N, cluster=N or tile[PHASE.OP]=SIZES"),

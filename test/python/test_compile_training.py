@@ -271,6 +271,8 @@ def test_mistakes_are_said_before_the_long_work(capfd: pytest.CaptureFixture[str
         ("grid", "x"),
         ("grid", True),
         ("grid", 1.5),
+        ("fp32", None),
+        ("fp32", True),
         ("verbose", 1),
     ],
 )
@@ -282,7 +284,18 @@ def test_an_argument_of_another_type_is_named(name: str, value: object) -> None:
     assert f"compile_training: {name} is {value!r}, expected " in str(error)
 
 
-@pytest.mark.parametrize("options", [{"grid": -1}, {"grid": 1 << 40}, {"name": "_"}, {"name": "trainkernel_x"}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"grid": -1},
+        {"grid": 1 << 40},
+        {"name": "_"},
+        {"name": "trainkernel_x"},
+        {"fp32": "tf32"},
+        {"fp32": "TF32X3"},
+        {"fp32": ""},
+    ],
+)
 def test_values_that_no_target_has_are_refused(options: dict[str, Any]) -> None:
     step, args = mlp(torch.float32), mlp_args(8, 16, 24)
     compile_it = trainkernel.compile_training

@@ -177,6 +177,9 @@ LogicalResult mlir::megakernel::describeKernel(ModuleOp module, KernelOp kernel,
   if (RepeatOp repeat = kernel.getRepeat())
     (*manifest->getObject("kernel"))["repeat"] =
         json::Object{{"symbol", needs.repeated}, {"barrier", stringifyScope(repeat.getScope())}};
+  if (!manifest->getObject("numerics"))
+    (*manifest)["numerics"] = json::Object{};
+  (*manifest->getObject("numerics"))["fp32_matmul"] = stringifyFp32(kernel.getFp32().value_or(Fp32::IEEE));
   json::Object *target = manifest->getObject("target");
   if (target && kernel.getTarget() == "cpu")
     (*target)["workers"] = countUsefulWorkers(kernel);

@@ -17,7 +17,8 @@ struct LaunchNeeds {
   std::string repeated = {};
 };
 
-/// Adds the key "kernel" (symbol, geometry, workspace, schedule ledger) to the module's manifest attribute. Fails
+/// Adds the key "kernel" (symbol, geometry, workspace, schedule ledger) to the module's manifest attribute, and to its
+/// key "numerics" how float32 products are computed. Fails
 /// where the manifest that is there is no JSON object.
 LogicalResult describeKernel(ModuleOp module, KernelOp kernel, const LaunchNeeds &needs);
 

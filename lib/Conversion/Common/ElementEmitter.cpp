@@ -83,12 +83,11 @@ Value ElementEmitter::emitUncached(Value tensor, ArrayRef<LaneIndex> indices) {
 Value ElementEmitter::emitConstant(arith::ConstantOp op, ArrayRef<LaneIndex> indices) {
   constexpr int64_t largestTable = 64;
   auto elements = cast<DenseElementsAttr>(op.getValue());
-  auto values = llvm::to_vector(elements.getValues<Attribute>());
   auto scalar = [&](Attribute value) -> Value {
     return arith::ConstantOp::create(builder, op.getLoc(), cast<TypedAttr>(value));
   };
   if (elements.isSplat())
-    return scalar(values.front());
+    return scalar(elements.getSplatValue<Attribute>());
   if (elements.getNumElements() > largestTable) {
     op.emitError() << "a constant tensor of " << elements.getNumElements() << " unequal elements is not supported, "
                    << "expected at most " << largestTable << "; pass it as an argument of the step";
@@ -96,6 +95,7 @@ Value ElementEmitter::emitConstant(arith::ConstantOp op, ArrayRef<LaneIndex> ind
   }
   if (!allUniform(indices))
     return emitPerLane(op.getResult(), indices);
+  auto values = llvm::to_vector(elements.getValues<Attribute>());
   IndexMath math(builder, op.getLoc());
   Value place = math.constant(0);
   for (auto [extent, index] : llvm::zip(elements.getType().getShape(), indices))

@@ -92,7 +92,10 @@ private:
   }
 
   static std::unique_ptr<MultiplyUnit> createUnit(const CtaContext &context, const ContractionPlan &plan) {
-    auto unit = plan.onMatrixUnit ? createMatrixUnit(context, plan) : createThreadFma(context, plan);
+    auto create = plan.multiplier == trainkernel::Multiplier::Narrow   ? createMatrixUnit
+                  : plan.multiplier == trainkernel::Multiplier::Tf32x3 ? createSplitTf32
+                                                                       : createThreadFma;
+    std::unique_ptr<MultiplyUnit> unit = create(context, plan);
     return plan.layout.meets ? createPartialSums(context, plan, std::move(unit)) : std::move(unit);
   }
 

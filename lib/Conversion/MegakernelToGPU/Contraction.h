@@ -1,7 +1,7 @@
 //===- Contraction.h - matrix products on a CTA -----------------*- C++ -*-===//
 //
 // Both operands of a tile are staged through shared memory, k chunk by k chunk; the prologue is computed on the way
-// in. What multiplies them is one of two units: MatrixUnit (mma.sync) or ThreadFma (float32 multiply-adds).
+// in. What multiplies them is a unit: MatrixUnit or SplitTf32 (mma.sync), or ThreadFma (float32 multiply-adds).
 //
 //===----------------------------------------------------------------------===//
 
@@ -41,6 +41,7 @@ public:
 std::unique_ptr<MultiplyUnit> createPartialSums(const CtaContext &context, const ContractionPlan &plan,
                                                 std::unique_ptr<MultiplyUnit> unit);
 std::unique_ptr<MultiplyUnit> createMatrixUnit(const CtaContext &context, const ContractionPlan &plan);
+std::unique_ptr<MultiplyUnit> createSplitTf32(const CtaContext &context, const ContractionPlan &plan);
 std::unique_ptr<MultiplyUnit> createThreadFma(const CtaContext &context, const ContractionPlan &plan);
 
 /// Brings one operand's tile into shared memory, 16 bytes of global memory an item, dealt out to the threads. Loads and

@@ -80,7 +80,7 @@ LogicalResult Stager::store(Value memory, ArrayRef<LaneIndex> base, Value first,
   return success();
 }
 
-// Operands of ThreadFma are float32 in shared memory, whatever they were.
+// Operands that are not narrow are float32 in shared memory, whatever they were.
 Value Stager::widen(Value value) {
   if (getElementTypeOrSelf(value.getType()) == tile.element)
     return value;

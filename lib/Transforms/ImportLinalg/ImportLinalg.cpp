@@ -61,7 +61,7 @@ static LogicalResult checkWindows(Operation *step) {
   return failure(result.wasInterrupted());
 }
 
-static LogicalResult importFunction(func::FuncOp function) {
+static LogicalResult importFunction(func::FuncOp function, Fp32 fp32) {
   if (function.isExternal())
     return function.emitError("has no body, expected the training step");
   if (!llvm::hasSingleElement(function.getBody()))
@@ -80,8 +80,10 @@ static LogicalResult importFunction(func::FuncOp function) {
     resAttrs.push_back(*attrs);
   }
   OpBuilder builder(function);
+  // What is usual stays unsaid.
+  Fp32Attr declared = fp32 == Fp32::IEEE ? nullptr : Fp32Attr::get(function.getContext(), fp32);
   auto step = StepOp::create(builder, function.getLoc(), function.getSymNameAttr(), function.getFunctionTypeAttr(),
-                             builder.getArrayAttr(argAttrs), builder.getArrayAttr(resAttrs));
+                             builder.getArrayAttr(argAttrs), builder.getArrayAttr(resAttrs), declared);
   step.getBody().takeBody(function.getBody());
   Operation *oldReturn = step.getBody().front().getTerminator();
   builder.setInsertionPoint(oldReturn);
@@ -95,13 +97,20 @@ static LogicalResult importFunction(func::FuncOp function) {
 
 namespace {
 struct ImportLinalgPass : public megakernel::impl::TkImportLinalgBase<ImportLinalgPass> {
+  using TkImportLinalgBase::TkImportLinalgBase;
+
   void runOnOperation() override {
+    std::optional<Fp32> policy = symbolizeFp32(fp32);
+    if (!policy) {
+      getOperation().emitError() << "unknown way '" << fp32 << "' to multiply float32, expected ieee or tf32x3";
+      return signalPassFailure();
+    }
     SmallVector<func::FuncOp> functions = llvm::to_vector(getOperation().getOps<func::FuncOp>());
     if (functions.size() != 1) {
       getOperation().emitError() << "holds " << functions.size() << " functions, expected one: the training step";
       return signalPassFailure();
     }
-    if (failed(importFunction(functions.front())))
+    if (failed(importFunction(functions.front(), *policy)))
       signalPassFailure();
   }
 };

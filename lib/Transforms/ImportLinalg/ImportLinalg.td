@@ -5,10 +5,10 @@ def TkImportLinalg : Pass<"tk-import-linalg", "::mlir::ModuleOp"> {
   let description = [{
     Needs a module with one `func.func` on ranked tensors whose arguments and results carry `megakernel.role`
     (a string), and new states `megakernel.updates`. Leaves a `megakernel.step` of the same name and body in its
-    place. `tensor.concat` and `tensor.pad` become `tensor.insert_slice`.
+    place, and on it `fp32`, where that is not `ieee`: how float32 products are computed. `tensor.concat` and `tensor.pad` become `tensor.insert_slice`.
 
     Fails where a role is missing or not a role, where the function has more than one block, where an op reads
-    a tensor through windows, as convolutions and poolings do, or where the result
+    a tensor through windows, as convolutions and poolings do, where `fp32` is none of these, or where the result
     violates a constraint of `megakernel.step`; declare the roles when capturing the step.
 
     Example:
@@ -20,5 +20,7 @@ def TkImportLinalg : Pass<"tk-import-linalg", "::mlir::ModuleOp"> {
     }
     ```
   }];
+  let options = [Option<"fp32", "fp32", "std::string", "\"ieee\"",
+                        "How float32 products are computed: ieee (true float32) or tf32x3">];
   let dependentDialects = ["::mlir::megakernel::MegakernelDialect"];
 }

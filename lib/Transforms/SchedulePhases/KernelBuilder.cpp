@@ -204,7 +204,7 @@ void KernelBuilder::createKernel() {
                             builder.getI64IntegerAttr(plan.cluster), builder.getI64IntegerAttr(target.threads),
                             builder.getStringAttr(target.name),
                             /*shared_bytes=*/nullptr, /*arena_bytes=*/nullptr, describePlan(), /*launch_ns=*/nullptr,
-                            /*predicted_ns=*/nullptr);
+                            /*predicted_ns=*/nullptr, step.getFp32Attr());
   Block &body = kernel.getBody().emplaceBlock();
   for (auto [index, type] : llvm::enumerate(types))
     body.addArgument(type, index < step.getNumArguments() ? step.getArgument(index).getLoc() : step.getLoc());

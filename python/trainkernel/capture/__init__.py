@@ -168,7 +168,7 @@ def _manifest(
         "in_tree": arguments.spec.to_json(),
         "out_tree": out_spec.to_json(),
         "parameters": list(arguments.parameters),
-        "numerics": {"rounding": "eager", "accumulate": "float32", "fp32_matmul": "fp32"},
+        "numerics": {"rounding": "eager", "accumulate": "float32"},
         "tools": {"torch": torch.__version__, "torch-mlir": _torch_mlir_version()},
     }
 

@@ -180,6 +180,7 @@ def _compile(
         arch=options.arch,
         grid=options.grid,
         plan=",".join(options.plans),
+        fp32=options.fp32,
         until_after=options.until_after,
         dump_dir=outputs.dump_dir,
         keep_all=options.verbose,

@@ -13,6 +13,7 @@ from trainkernel import __version__
 
 # Also in the compiler, which is not imported for --help.
 STAGES = ("capture", "import", "fuse", "schedule", "lower", "ptx", "object", "binary")
+FP32 = ("ieee", "tf32x3")
 SUFFIXES = {"cuda": ".cubin", "cpu": ".so"}
 ROLE_OPTIONS = ("--loss", "--gradients", "--update", "--constant")
 
@@ -66,6 +67,7 @@ class Options:
         target, arch: what for; None for the defaults.
         grid: CTAs of the kernel; 0 lets the planner choose.
         plans: overrides of the planner.
+        fp32: how float32 products are computed.
         until_after: the last stage.
         dump_dir: folder for all stages, or None.
         verbose: write the times of the stages.
@@ -82,6 +84,7 @@ class Options:
     arch: str | None
     grid: int
     plans: tuple[str, ...]
+    fp32: str
     until_after: str
     dump_dir: str | None
     verbose: bool
@@ -146,6 +149,14 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         metavar="KEY=VALUE,...",
         help="Override the planner: grid=N, cluster=N, tile[PHASE.OP]=SIZES, e.g. tile[3.0]=64x64x256 for the "
         "operation that --report names 3.0. Refused where the step cannot have it. Repeatable.",
+    ),
+    click.option(
+        "--fp32",
+        type=click.Choice(FP32),
+        default="ieee",
+        show_default=True,
+        help="Matrix products of float32 on a GPU: true float32, or on tensor cores in two tf32 parts, about as exact. "
+        "A CPU always computes the former.",
     ),
     click.option(
         "--until-after",

@@ -11,10 +11,12 @@ from typing import Any, Protocol
 from trainkernel.compiler.files import make_folder, write_atomically
 from trainkernel.compiler.plan import Plan, read_plan
 from trainkernel.compiler.stages import (
+    DEFAULT_FP32,
     Progress,
     Stage,
     StageResults,
     Target,
+    check_fp32,
     find_stage,
     run_stages,
     stages_for,
@@ -82,6 +84,7 @@ def compile_step(
     grid: int = 0,
     plan: Plan = "",
     profile: bool = False,
+    fp32: str = DEFAULT_FP32,
     progress: Progress | None = None,
 ) -> CompiledArtifact:
     """Compile a captured step.
@@ -96,6 +99,7 @@ def compile_step(
         grid: CTAs of the kernel, for a device that holds fewer at once than the target usually does; 0: chosen.
         plan: overrides of the planner, e.g. "grid=16,tile[3.0]=64x64x256"; see docs/performance.md.
         profile: whether a kernel for a GPU records, behind the arena, when each CTA ends each phase and barrier.
+        fp32: how float32 products are computed: "ieee" in true float32, "tf32x3" on tensor cores in two tf32 parts.
         progress: called with the name of what runs next.
 
     Raises:
@@ -107,6 +111,7 @@ def compile_step(
     last = find_stage(until_after or "binary", resolved)
     check_grid(grid, resolved)
     overrides = read_plan(plan, last.name)
+    check_fp32(fp32)
     dump = _Dump(make_folder(dump_dir), stages_for(resolved)) if dump_dir is not None else None
     source = with_manifest(captured.mlir, _complete(captured.manifest, resolved, last)).encode(errors="surrogateescape")
     results = run_stages(
@@ -117,6 +122,7 @@ def compile_step(
         grid=grid,
         plan=overrides,
         profile=profile,
+        fp32=fp32,
         progress=progress,
         finished=dump,
     )

@@ -32,6 +32,9 @@ from trainkernel.reproducer import keep_reproducer
 from trainkernel.runtime import artifact
 
 Target = CudaTarget | CpuTarget
+#: How float32 products may be computed: in true float32, or on tensor cores in two tf32 parts. Also in cli.options.
+FP32 = ("ieee", "tf32x3")
+DEFAULT_FP32 = "ieee"
 #: Called with the name of each stage, or group of stages, before it runs.
 Progress = Callable[[str], None]
 
@@ -57,25 +60,29 @@ class Stage:
         return f"{index + 1:02}-{self.name}{self.suffix}"
 
 
-def stages_for(target: Target, grid: int = 0, plan: str = "", *, profile: bool = False) -> tuple[Stage, ...]:
+def stages_for(
+    target: Target, grid: int = 0, plan: str = "", *, fp32: str = DEFAULT_FP32, profile: bool = False
+) -> tuple[Stage, ...]:
     """All stages on the way to a target, in order.
 
     Args:
         target: what to compile for.
         grid: CTAs of the kernel; 0 lets the planner choose.
         plan: what else the planner does not choose, as ``read_plan`` returns it.
+        fp32: how float32 products are computed, one of :data:`FP32`.
         profile: whether a kernel for a GPU records when phases and barriers end.
     """
     is_cuda = isinstance(target, CudaTarget)
     chosen = (f" grid={grid}" if grid else "") + (f" plan={plan}" if plan else "")
     schedule = f"tk-schedule{{target={target.arch if is_cuda else 'cpu'}{chosen}}}"
+    imported = "tk-import" if fp32 == DEFAULT_FP32 else f"tk-import{{fp32={fp32}}}"
     lower = f"tk-lower-to-cuda{{arch={target.arch}{' profile=true' if profile else ''}}}"
     if isinstance(target, CpuTarget):
         lower = f"tk-lower-to-cpu{{vector-bits={512 if '+avx512f' in target.features else 256}}}"
     code = Stage("ptx", "GPU assembly", ".ptx") if is_cuda else Stage("object", "host object code", ".o")
     return (
         Stage("capture", "linalg on tensors, as captured", ".mlir"),
-        Stage("import", "megakernel graph form", ".mlir", "tk-import"),
+        Stage("import", "megakernel graph form", ".mlir", imported),
         Stage("fuse", "graph form with fused operations", ".mlir", "tk-fuse"),
         Stage("schedule", "megakernel scheduled form", ".mlir", schedule),
         Stage("lower", "one GPU kernel in nvvm" if is_cuda else "one function in llvm", ".mlir", lower),
@@ -100,6 +107,20 @@ def find_stage(name: str, target: Target) -> Stage:
             return stage
     names = ", ".join(stage.name for stage in stages)
     raise CompileError(f"there is no stage {name!r} for the target {target.kind}", expected=f"one of {names}")
+
+
+def check_fp32(fp32: str) -> None:
+    """Check a way to compute float32 products.
+
+    Raises:
+        CompileError: there is no such way.
+    """
+    if fp32 not in FP32:
+        raise CompileError(
+            f"fp32 is {fp32!r}",
+            expected=f"one of {', '.join(FP32)}",
+            hint='"ieee" multiplies float32 in float32, "tf32x3" on tensor cores with an error of that size',
+        )
 
 
 @dataclass
@@ -154,6 +175,7 @@ def run_stages(
     grid: int = 0,
     plan: str = "",
     profile: bool = False,
+    fp32: str = DEFAULT_FP32,
     progress: Progress | None = None,
     finished: Callable[[Stage, bytes], None] | None = None,
 ) -> StageResults:
@@ -166,6 +188,7 @@ def run_stages(
         grid: CTAs of the kernel; 0 lets the planner choose.
         plan: overrides of the planner, as ``read_plan`` returns them.
         profile: whether a kernel for a GPU records when phases and barriers end.
+        fp32: how float32 products are computed.
         keep_all: run each stage in a process of its own, which costs some 30 ms each, and keep its output.
         progress: called with the name of what runs next.
         finished: called with each output of a stage as soon as it is there.
@@ -175,7 +198,7 @@ def run_stages(
         InternalError: a tool failed by a fault of ours.
     """
     last = find_stage(until_after, target)
-    stages = stages_for(target, grid, plan, profile=profile)
+    stages = stages_for(target, grid, plan, fp32=fp32, profile=profile)
     last = next(stage for stage in stages if stage.name == last.name)
     wanted = stages[1 : stages.index(last) + 1]
     results = StageResults({"capture": captured})

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from trainkernel.compiler.driver import CompiledArtifact, compile_step
 from trainkernel.compiler.files import check_destination, write_atomically
 from trainkernel.compiler.plan import Plan, read_plan
-from trainkernel.compiler.stages import find_stage, stages_for
+from trainkernel.compiler.stages import DEFAULT_FP32, check_fp32, find_stage, stages_for
 from trainkernel.compiler.targets import kind_of_arch, resolve_target
 from trainkernel.errors import (
     ArgumentError,
@@ -51,6 +51,7 @@ def compile_training(
     donate: bool = False,
     grid: int = 0,
     plan: Plan = "",
+    fp32: str = DEFAULT_FP32,
     verbose: bool = False,
 ) -> CompiledTrainingStep:
     """Compile a functional training step to one kernel.
@@ -68,6 +69,8 @@ def compile_training(
         plan: what else the planner does not choose, e.g. ``"cluster=16,tile[3.0]=64x64x256"`` or
             ``{"cluster": 16, "tile[3.0]": (64, 64, 256)}``; the report names each operation. What the step cannot
             have is refused. See docs/performance.md.
+        fp32: how matrix products of float32 are computed on a GPU: "ieee" in true float32; "tf32x3" on tensor cores in
+            two tf32 parts, with an error about as small. A CPU always computes the former. See docs/numerics.md.
         verbose: write the stages and their times to stderr.
 
     Raises:
@@ -87,11 +90,13 @@ def compile_training(
         ("donate", donate, bool, False, "True or False"),
         ("grid", grid, int, False, "a whole number, 0 for the planner's choice"),
         ("plan", plan, (str, Mapping), False, 'a string or a dict such as {"grid": 16, "tile[3.0]": (64, 64, 256)}'),
+        ("fp32", fp32, str, False, '"ieee" or "tf32x3"'),
         ("verbose", verbose, bool, False, "True or False"),
     )
     kind, device = _device_of(example_args)
     if target not in ("auto", "cuda", "cpu"):
         raise CompileError(f"the target is {target!r}", expected='"auto", "cuda" or "cpu"')
+    check_fp32(fp32)
     if arch is not None:
         kind = kind_of_arch(arch)
     resolved = resolve_target(kind if target == "auto" else target, arch, device or 0)
@@ -112,11 +117,13 @@ def compile_training(
             hint="leave donate out, or declare the state, e.g. roles=StepRoles(updates={'out[1]': 'state'})",
         )
     with _faults_named():
-        made = compile_step(captured, target=resolved, grid=grid, plan=overrides, progress=say).timed(seconds)
+        made = compile_step(captured, target=resolved, grid=grid, plan=overrides, fp32=fp32, progress=say).timed(
+            seconds
+        )
     if say and made.report:
         say(made.report.to_text())
     return CompiledTrainingStep(
-        captured, made, recorder.types, device=device, donate=donate, planned=_Planned(grid, overrides)
+        captured, made, recorder.types, device=device, donate=donate, planned=_Planned(grid, overrides, fp32)
     )
 
 
@@ -148,10 +155,11 @@ def _say(text: str) -> None:
 
 @dataclass(frozen=True)
 class _Planned:
-    """What the user decided in the place of the planner."""
+    """What the user decided in the place of the defaults and the planner."""
 
     grid: int = 0
     plan: str = ""
+    fp32: str = DEFAULT_FP32
 
 
 class CompiledTrainingStep:
@@ -271,6 +279,7 @@ class CompiledTrainingStep:
                 keep_all=True,
                 grid=planned.grid,
                 plan=planned.plan,
+                fp32=planned.fp32,
             )
             self._texts |= made.texts
         return self._texts[found.name]

@@ -90,8 +90,8 @@ class Product:
 
 ORDERS = [(along_a, along_b) for along_a in (True, False) for along_b in (True, False)]
 CUTS = [
-    # One block of one warp; partial tiles in each direction; odd n; groups of warps that share k; rolled loops; tiles of
-    # half a block's rows, of one chunk and of several; more chunks than tiles in shared memory.
+    # One block of one warp; partial tiles in each direction; odd n; groups of warps that share k; rolled loops; half
+    # a block's rows, in one chunk and in several; more chunks than tiles in shared memory.
     (16, 8, 8, (16, 8, 8), 32),
     (40, 20, 20, (32, 16, 16), 64),
     (19, 13, 37, (16, 16, 32), 64),

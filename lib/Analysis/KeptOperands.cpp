@@ -107,7 +107,10 @@ std::optional<OperandContent> mlir::megakernel::contentToKeep(KernelOp kernel, T
   if (!geometry.region.reduction || !geometry.region.isContraction() || geometry.numTiles > grid)
     return std::nullopt;
   ContractionPlan plan(geometry, kernel.getThreads());
-  const SharedTile &shared = plan.b;
+  SharedTile shared = plan.b;
+  // As a plan lays out what is kept.
+  shared.pitch = shared.inner +
+                 trainkernel::rowPadding(plan.multiplier, /*alongK=*/true) * 8 / shared.element.getIntOrFloatBitWidth();
   bool isWhole = plan.numChunks == 1 && plan.sizeOf(plan.nLoop) >= plan.extentOf(plan.nLoop);
   if (!isWhole)
     return std::nullopt;

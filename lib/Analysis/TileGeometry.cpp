@@ -119,7 +119,9 @@ Multiplier mlir::megakernel::multiplierOf(linalg::GenericOp op) {
 
 ContractionPlan::ContractionPlan(const TileGeometry &geometry, int64_t threads) : ContractionGeometry(geometry) {
   FusedRegion region = geometry.region;
+  TileOp tile = geometry.tile;
   multiplier = multiplierOf(op);
+  keptAt = tile.getKeptAt();
   rows = tileSizes[mLoop];
   if (trainkernel::findMatrixStep(multiplier))
     tileSizes[mLoop] = llvm::alignTo(rows, 16);
@@ -130,7 +132,9 @@ ContractionPlan::ContractionPlan(const TileGeometry &geometry, int64_t threads) 
     // What is not narrow is float32 in shared memory, whatever it was.
     Type narrow = getElementTypeOrSelf(operand->get().getType());
     Type element = multiplier == Multiplier::Narrow ? narrow : Type(Float32Type::get(op.getContext()));
-    int64_t padding = trainkernel::rowPadding(multiplier, kInner) * 8 / element.getIntOrFloatBitWidth();
+    // What is kept serves tile ops that read it in either order.
+    bool isKept = operand == bOperand && keptAt;
+    int64_t padding = trainkernel::rowPadding(multiplier, kInner || isKept) * 8 / element.getIntOrFloatBitWidth();
     SharedTile tile{outer, inner, tileSizes[outer], tileSizes[inner], tileSizes[inner] + padding, element, byteOffset};
     // Global memory is read along the loop that is contiguous there, whatever the order in shared memory.
     tile.readLoop = contiguousLoop(op, operand);
@@ -145,8 +149,6 @@ ContractionPlan::ContractionPlan(const TileGeometry &geometry, int64_t threads) 
     return tile;
   };
   a = place(aOperand, mLoop, 0);
-  TileOp tile = geometry.tile;
-  keptAt = tile.getKeptAt();
   int64_t behindA = llvm::alignTo(a.bytes(), 16);
   b = place(bOperand, nLoop, keptAt.value_or(behindA));
   stageBytes = keptAt ? behindA : llvm::alignTo(b.byteOffset + b.bytes(), 16);

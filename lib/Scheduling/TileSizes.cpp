@@ -81,6 +81,10 @@ TileCost trainkernel::predictTile(const ContractionShape &shape, const Contracti
   return cost;
 }
 
+// The most results of a tile. Threads that multiply tf32 parts keep their sums from before a chunk, too, in case that
+// it has to be multiplied again, and would run out of registers.
+static int64_t mostResults(Multiplier multiplier) { return multiplier == Multiplier::Tf32x3 ? 64 * 64 : 128 * 128; }
+
 std::string trainkernel::findFault(const ContractionShape &shape, const ContractionTile &tile,
                                    const TargetFacts &target) {
   if (target.kind == TargetKind::Cpu) {
@@ -96,7 +100,7 @@ std::string trainkernel::findFault(const ContractionShape &shape, const Contract
   auto isPower = [](int64_t size) { return size >= 16 && llvm::isPowerOf2_64(size); };
   if (!isPower(tile.m) || !isPower(tile.n) || tile.k % 16 != 0)
     return "expected powers of two from 16 on along m and n, and a multiple of 16 along k";
-  if (!std::isfinite(layoutOf(shape, tile, target).passCycles))
+  if (tile.m * tile.n > mostResults(shape.multiplier) || !std::isfinite(layoutOf(shape, tile, target).passCycles))
     return "expected fewer results, since those of a thread do not fit its registers";
   return "";
 }
@@ -112,10 +116,6 @@ static int64_t sharedBytes(const ContractionShape &shape, const ContractionTile 
   return std::max(stage * (isPipelined(shape, tile, target) ? 2 : 1),
                   partialsBytes(tile, layoutOf(shape, tile, target)));
 }
-
-// The most results of a tile. Threads that multiply tf32 parts keep their sums from before a chunk, too, in case that
-// it has to be multiplied again, and would run out of registers.
-static int64_t mostResults(Multiplier multiplier) { return multiplier == Multiplier::Tf32x3 ? 64 * 64 : 128 * 128; }
 
 ContractionTile trainkernel::chooseContractionTile(const ContractionShape &shape, const TargetFacts &target,
                                                    int64_t processors) {
@@ -160,14 +160,12 @@ double trainkernel::predictOperandTime(const ContractionShape &shape, const Cont
 
 static void planKept(const ContractionShape &shape, WholeRowTile &whole, const TargetFacts &target) {
   const ContractionTile &tile = whole.tile;
-  // Rows in shared memory run along either dimension of an operand.
-  auto stagedTile = [&](int64_t size) {
-    int64_t paddingAlongK = size * rowPadding(shape.multiplier, /*alongK=*/true);
-    int64_t paddingAcross = tile.k * rowPadding(shape.multiplier, /*alongK=*/false);
-    return size * tile.k * stagedBytes(shape.multiplier) + std::max(paddingAlongK, paddingAcross);
-  };
-  whole.keptBytes = stagedTile(tile.n);
-  whole.ownBytes = std::max(stagedTile(tile.m), partialsBytes(tile, layoutOf(shape, tile, target)));
+  int64_t bytes = stagedBytes(shape.multiplier), padding = rowPadding(shape.multiplier, /*alongK=*/true);
+  int64_t paddingAcross = rowPadding(shape.multiplier, /*alongK=*/false);
+  // Either dimension of an operand may be the one whose rows are padded.
+  whole.keptBytes = tile.n * tile.k * bytes + std::max(tile.n, tile.k) * padding;
+  whole.ownBytes = std::max(tile.m * tile.k * bytes + std::max(tile.m * padding, tile.k * paddingAcross),
+                            partialsBytes(tile, layoutOf(shape, tile, target)));
 }
 
 std::optional<WholeRowTile> trainkernel::chooseWholeRowTile(const ContractionShape &shape, int64_t rows, bool mayKeep,

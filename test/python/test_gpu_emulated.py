@@ -90,12 +90,16 @@ class Product:
 
 ORDERS = [(along_a, along_b) for along_a in (True, False) for along_b in (True, False)]
 CUTS = [
-    # One block of one warp; partial tiles in each direction; odd n; groups of warps that share k; rolled loops.
+    # One block of one warp; partial tiles in each direction; odd n; groups of warps that share k; rolled loops; half
+    # a block's rows, in one chunk and in several; more chunks than tiles in shared memory.
     (16, 8, 8, (16, 8, 8), 32),
     (40, 20, 20, (32, 16, 16), 64),
     (19, 13, 37, (16, 16, 32), 64),
     (16, 16, 64, (16, 16, 64), 128),
     (16, 8, 160, (16, 8, 160), 32),
+    (24, 16, 16, (8, 16, 16), 64),
+    (20, 16, 80, (8, 16, 16), 64),
+    (32, 16, 112, (32, 16, 16), 64),
 ]
 
 
@@ -125,8 +129,11 @@ def test_a_product_is_as_near_to_float64_as_its_bound(
 
 @pytest.mark.parametrize("fp32", ["ieee", "tf32x3"])
 @pytest.mark.parametrize(("a_along_k", "b_along_k"), ORDERS)
-def test_special_values_give_what_float32_gives(a_along_k: bool, b_along_k: bool, fp32: str) -> None:
-    product = Product(20, 12, 40, (16, 16, 16), 64, a_along_k, b_along_k)
+@pytest.mark.parametrize("tile", [(16, 16, 16), (8, 16, 16), (16, 16, 48)], ids=["chunks", "half a block", "at once"])
+def test_special_values_give_what_float32_gives(
+    tile: tuple[int, int, int], a_along_k: bool, b_along_k: bool, fp32: str
+) -> None:
+    product = Product(20, 12, 40, tile, 64, a_along_k, b_along_k)
     a, b = operands(product)
     inf, largest = np.float32(np.inf), np.finfo(np.float32).max
     a[0, 3], a[1, 33], a[2, 7], a[3, 2], a[3, 39] = inf, -inf, np.nan, inf, -inf

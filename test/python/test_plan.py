@@ -166,6 +166,27 @@ def test_a_plan_that_a_step_cannot_have_is_the_users_error(
     assert said in error.message and error.exit_code == 1 and "--report" in error.hint
 
 
+@pytest.mark.parametrize("tile", ["128x64x32", "64x128x16"])
+def test_a_tile_whose_results_do_not_fit_beside_tf32_parts_is_refused(
+    captured: dict[str, CapturedStep], tile: str
+) -> None:
+    """With float32 multiply-adds it fits."""
+    step, plan = captured["torch.float32"], f"tile[0.0]={tile}"
+    assert compile_step(step, target="cuda", arch="sm_90a", plan=plan, until_after="lower").outputs["lower"]
+    error = error_of(CompileError, lambda: compile_step(step, target="cuda", arch="sm_90a", plan=plan, fp32="tf32x3"))
+    assert "expected fewer results" in error.message and error.exit_code == 1
+
+
+@pytest.mark.parametrize("tile", ["16x16x16", "32x64x64", "64x64x512", "16x128x80"])
+def test_tiles_of_tf32_parts_either_become_code_or_are_refused(captured: dict[str, CapturedStep], tile: str) -> None:
+    step, plan = captured["torch.float32"], f"tile[0.0]={tile}"
+    try:
+        made = compile_step(step, target="cuda", arch="sm_90a", plan=plan, fp32="tf32x3", until_after="lower")
+        assert made.outputs["lower"]
+    except CompileError as error:
+        assert "expected" in error.message and error.exit_code == 1  # noqa: PT017
+
+
 def test_a_grid_that_fills_shared_memory_twice_is_refused(captured: dict[str, CapturedStep]) -> None:
     """Whether all CTAs run at once depends on the tiles, too."""
     plan = "grid=1000,tile[0.0]=64x64x256"

@@ -16,7 +16,7 @@ from trainkernel.errors import ArtifactError
 from trainkernel.runtime import DeviceArray, load
 
 #: Seven tensors, the workspace, the number of steps, that of the batches.
-PARAMS = {"schedule": [{"params": 10}]}
+PARAMS: dict[str, Any] = {"schedule": [{"params": 10}]}
 
 
 def _arguments(ring: int) -> tuple[Any, ...]:

@@ -250,7 +250,7 @@ def test_without_a_library_that_fits_python_does_it_all(
 class Gpu:
     """A step on the fake GPU, called with the arrays of a fake cupy that has DLPack's C exchange API."""
 
-    def __init__(self, folder: Path, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder: Path, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch, **kernel: Any) -> None:
         self.cupy, self.driver = FakeCupy(), driver
         monkeypatch.setitem(sys.modules, "cupy", self.cupy)
         monkeypatch.setattr(frameworks, "_made", {})
@@ -262,7 +262,7 @@ class Gpu:
             key: [{**spec, "dtype": "int16"} if spec["dtype"] == "bfloat16" else spec for spec in specs[key]]
             for key in ("inputs", "outputs")
         }
-        self.step = load(make_cubin(folder, manifest_changes=changes))
+        self.step = load(make_cubin(folder, manifest_changes=changes, **kernel))
         self.args = self.example()
         self.call()
         self.call(donate=True)
@@ -297,6 +297,24 @@ def test_native_code_launches_what_python_would(gpu: Gpu) -> None:
     gpu.step.donate(*gpu.args)
     assert gpu.driver.launches[-1][1][5:] == pointers[:2]
     assert gpu.driver.native_launches == 3
+
+
+@pytest.mark.parametrize("symbol", ["step", "step_many"])
+def test_native_code_launches_one_step_of_a_kernel_that_can_run_several(
+    symbol: str, tmp_path: Path, driver: FakeDriver, native: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Seven tensors, the workspace, the number of steps, that of the batches.
+    repeat = {"symbol": symbol, "barrier": "grid"}
+    gpu = Gpu(tmp_path, driver, monkeypatch, schedule=[{"params": 10}], repeat=repeat)
+    state, x, n = gpu.args
+    gpu.step.run(state, CupyArray((4, N, N), "float32"), n, steps=6)
+    assert (driver.launches[-1][1][8], driver.launches[-1][2]) == (6, 4)
+    for donate in (False, True):
+        assert gpu.call(donate=donate), "native code launches"
+        _, values, ring = driver.launches[-1]
+        assert (values[2], values[8], ring) == (x.data.ptr, 1, 1)
+        assert values[7] == driver.launches[0][1][7], "the workspace"
+        assert driver.functions[-1] == driver.functions[0]
 
 
 def test_each_stream_is_first_pythons_then_native_codes(gpu: Gpu) -> None:

@@ -1,0 +1,53 @@
+// What is kept in one step of a launch is not there in the next.
+// RUN: tk-opt %s --tk-check-schedule --split-input-file --verify-diagnostics
+
+// In the second step shared memory would hold it, in the first one it does not.
+megakernel.kernel @kept_by_the_step_before(%x: memref<32x32xbf16> {megakernel.role = #megakernel.role<batch>},
+    %w: memref<32x64xbf16> {megakernel.role = #megakernel.role<state>},
+    %y: memref<32x64xf32> {megakernel.role = #megakernel.role<output>},
+    %u: memref<32x64xf32> {megakernel.role = #megakernel.role<output>})
+    attributes {grid = 4 : i64, cluster = 1 : i64, threads = 256 : i64, shared_bytes = 16384 : i64, target = "sm_90a"} {
+  megakernel.phase {
+    // expected-error @below {{operand is taken from byte 0 of shared memory, where no earlier phase keeps it on the same CTAs, expected no 'reuses_kept'}}
+    megakernel.tile ins(%a = %x : memref<32x32xbf16>, %b = %w : memref<32x64xbf16>)
+        outs(%y : memref<32x64xf32>) sizes [16, 64, 32] attributes {kept_at = 0 : i64, reuses_kept} {
+      %zero = arith.constant 0.0 : f32
+      %e = tensor.empty() : tensor<32x64xf32>
+      %f = linalg.fill ins(%zero : f32) outs(%e : tensor<32x64xf32>) -> tensor<32x64xf32>
+      %r = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>,
+                                            affine_map<(m, n, k) -> (m, n)>],
+                           iterator_types = ["parallel", "parallel", "reduction"]}
+          ins(%a, %b : tensor<32x32xbf16>, tensor<32x64xbf16>) outs(%f : tensor<32x64xf32>) {
+      ^bb0(%i: bf16, %j: bf16, %o: f32):
+        %left = arith.extf %i : bf16 to f32
+        %right = arith.extf %j : bf16 to f32
+        %p = arith.mulf %left, %right : f32
+        %s = arith.addf %p, %o : f32
+        linalg.yield %s : f32
+      } -> tensor<32x64xf32>
+      megakernel.yield %r : tensor<32x64xf32>
+    }
+  }
+  megakernel.phase {
+    megakernel.tile ins(%a = %x : memref<32x32xbf16>, %b = %w : memref<32x64xbf16>)
+        outs(%u : memref<32x64xf32>) sizes [16, 64, 32] attributes {kept_at = 0 : i64} {
+      %zero = arith.constant 0.0 : f32
+      %e = tensor.empty() : tensor<32x64xf32>
+      %f = linalg.fill ins(%zero : f32) outs(%e : tensor<32x64xf32>) -> tensor<32x64xf32>
+      %r = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>,
+                                            affine_map<(m, n, k) -> (m, n)>],
+                           iterator_types = ["parallel", "parallel", "reduction"]}
+          ins(%a, %b : tensor<32x32xbf16>, tensor<32x64xbf16>) outs(%f : tensor<32x64xf32>) {
+      ^bb0(%i: bf16, %j: bf16, %o: f32):
+        %left = arith.extf %i : bf16 to f32
+        %right = arith.extf %j : bf16 to f32
+        %p = arith.mulf %left, %right : f32
+        %s = arith.addf %p, %o : f32
+        linalg.yield %s : f32
+      } -> tensor<32x64xf32>
+      megakernel.yield %r : tensor<32x64xf32>
+    }
+  }
+  megakernel.repeat <grid>
+  megakernel.return
+}

@@ -144,7 +144,7 @@ struct CudaOptions : PassPipelineOptions<CudaOptions> {
                                     llvm::cl::init(false)};
   PassOptions::Option<int64_t> separatePhases{
       *this, "separate-phases", llvm::cl::desc("phases up to which launches of one step have a function of their own"),
-      llvm::cl::init(6)};
+      llvm::cl::init(12)};
   PassOptions::Option<int64_t> hoistOps{
       *this, "hoist-ops",
       llvm::cl::desc("tile ops up to which such a kernel computes indices ahead of the loop over steps"),

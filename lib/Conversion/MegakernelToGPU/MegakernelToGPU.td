@@ -27,7 +27,7 @@ def ConvertMegakernelToGPU : Pass<"convert-megakernel-to-gpu", "::mlir::ModuleOp
   }];
   let options = [
     Option<"profile", "profile", "bool", "false", "record when phases and barriers end">,
-    Option<"separatePhases", "separate-phases", "int64_t", "6",
+    Option<"separatePhases", "separate-phases", "int64_t", "12",
            "Phases up to which launches of one step have a function of their own">,
     Option<"hoistOps", "hoist-ops", "int64_t", "4",
            "Tile ops up to which such a kernel computes indices ahead of the loop over steps">

@@ -12,7 +12,7 @@ import pytest
 
 from trainkernel.compiler.tools import find_linker, find_ptxas, find_tk_opt
 from trainkernel.errors import CompileError
-from trainkernel.runtime.cpu import _POOL_PLACES
+from trainkernel.runtime.libraries import library_places
 
 
 @lru_cache(maxsize=1)
@@ -24,7 +24,7 @@ def missing_tools() -> str:
             find()
         except CompileError:
             missing.append(name)
-    if not any(place.is_file() for place in _POOL_PLACES):
+    if not any(place.is_file() for place in library_places("libtrainkernel_cpu.so")):
         missing.append("libtrainkernel_cpu.so")
     return ", ".join(missing)
 

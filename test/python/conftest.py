@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from fake_driver import FakeDriver
-from runtime_support import build_call
+from runtime_support import build_call, build_pool, build_step, manifest
 from trainkernel.runtime.driver import set_driver
 from trainkernel.runtime.native import call_library
 
@@ -45,3 +46,12 @@ def _with_library(path: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     call_library.cache_clear()
     yield
     call_library.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def cpu_step(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The hand-written step for the CPU, and its pool."""
+    folder = tmp_path_factory.mktemp("step")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRAINKERNEL_CPU_LIBRARY", str(build_pool(folder)))
+        yield build_step(folder / "step.so", json.dumps(manifest()).encode())

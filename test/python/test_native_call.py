@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
-import os
 import sys
 import sysconfig
 import threading
@@ -18,7 +16,7 @@ import pytest
 
 from fake_driver import FakeDriver
 from fake_frameworks import CupyArray, CupyExchange, FakeCupy
-from runtime_support import N, build_pool, build_step, manifest
+from runtime_support import N, manifest
 from test_runtime_cuda import make_cubin
 from trainkernel.errors import ArgumentError, DeviceError, TrainKernelError
 from trainkernel.runtime import LoadedStep, frameworks, load
@@ -28,18 +26,10 @@ from trainkernel.runtime.native import call_library
 torch = pytest.importorskip("torch")
 
 
-@pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The hand-written step for the CPU, and its pool."""
-    folder = tmp_path_factory.mktemp("step")
-    os.environ["TRAINKERNEL_CPU_LIBRARY"] = str(build_pool(folder))
-    return build_step(folder / "step.so", json.dumps(manifest()).encode())
-
-
 @pytest.fixture
-def step(path: Path, native: None) -> LoadedStep:
+def step(cpu_step: Path, native: None) -> LoadedStep:
     """The step, whose calls with torch's tensors are native by now."""
-    loaded = load(path)
+    loaded = load(cpu_step)
     for _ in range(2):
         loaded(*example())
         loaded.donate(*example())
@@ -145,10 +135,10 @@ def outcome(step: LoadedStep, change: Callable[[Any], Any], name: str, donate: b
 @pytest.mark.parametrize("name", ["x", "w"])
 @pytest.mark.parametrize("change", list(CHANGES))
 def test_a_tensor_that_changed_between_calls_is_treated_as_python_alone_would(
-    step: LoadedStep, path: Path, monkeypatch: pytest.MonkeyPatch, change: str, name: str, donate: bool
+    step: LoadedStep, cpu_step: Path, monkeypatch: pytest.MonkeyPatch, change: str, name: str, donate: bool
 ) -> None:
     found = outcome(step, CHANGES[change], name, donate)
-    slow = load(path)
+    slow = load(cpu_step)
     monkeypatch.setattr(slow._fast, "learn", lambda *args: None)
     assert found == outcome(slow, CHANGES[change], name, donate)
     assert not is_native(slow)
@@ -189,11 +179,11 @@ def test_no_tensor_is_kept_by_the_step(step: LoadedStep) -> None:
     assert [found() for found in watched] == [None] * 3
 
 
-def test_a_step_goes_at_once_with_its_native_part(path: Path, native: None) -> None:
+def test_a_step_goes_at_once_with_its_native_part(cpu_step: Path, native: None) -> None:
     gc.collect()
     gc.disable()
     try:
-        step: Any = load(path)
+        step: Any = load(cpu_step)
         program: Any = step.capture(*example())
         step.donate(*example())
         assert is_native(step)
@@ -238,10 +228,10 @@ def test_threads_may_call_at_once(step: LoadedStep) -> None:
 
 @pytest.mark.parametrize("library", ["none", "/nowhere", "libc.so.6"])
 def test_without_a_library_that_fits_python_does_it_all(
-    path: Path, no_native: None, monkeypatch: pytest.MonkeyPatch, library: str
+    cpu_step: Path, no_native: None, monkeypatch: pytest.MonkeyPatch, library: str
 ) -> None:
     monkeypatch.setenv("TRAINKERNEL_CALL_LIBRARY", library)
-    step = load(path)
+    step = load(cpu_step)
     for _ in range(3):
         assert torch.equal(step(*example())[1]["new"]["w"], example()[0]["w"] - 1)
     assert not is_native(step)

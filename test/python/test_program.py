@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import gc
-import json
-import os
 import pickle
 import sys
 from collections.abc import Callable
@@ -18,7 +16,7 @@ import pytest
 
 from fake_driver import FakeDriver
 from fake_frameworks import CupyArray, FakeCupy, fake_jax
-from runtime_support import N, build_pool, build_step, manifest
+from runtime_support import N
 from test_native_call import CHANGES
 from test_runtime_cuda import example as gpu_example
 from test_runtime_cuda import make_cubin
@@ -34,18 +32,10 @@ def _both_ways(request: pytest.FixtureRequest) -> None:
     request.getfixturevalue(request.param)
 
 
-@pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The hand-written step for the CPU, and its pool."""
-    folder = tmp_path_factory.mktemp("step")
-    os.environ["TRAINKERNEL_CPU_LIBRARY"] = str(build_pool(folder))
-    return build_step(folder / "step.so", json.dumps(manifest()).encode())
-
-
 @pytest.fixture
-def step(path: Path) -> LoadedStep:
+def step(cpu_step: Path) -> LoadedStep:
     """A fresh step."""
-    return load(path)
+    return load(cpu_step)
 
 
 def make_state() -> dict[str, Any]:
@@ -135,10 +125,10 @@ def test_autograd_notices_replays(step: LoadedStep) -> None:
             value.backward()
 
 
-def test_numpy_arrays_make_a_program(path: Path) -> None:
+def test_numpy_arrays_make_a_program(cpu_step: Path) -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
     state = {"w": np.ones((N, N), np.float32), "v": np.ones(N, ml_dtypes.bfloat16)}
-    program = load(path).capture(state, np.ones((N, N), np.float32), 3, steps=2)
+    program = load(cpu_step).capture(state, np.ones((N, N), np.float32), 3, steps=2)
     program()
     assert np.all(state["w"] == 0) and program.outputs[-1][0] == 0
 
@@ -215,9 +205,9 @@ def test_a_closed_program_or_step_runs_nothing(step: LoadedStep) -> None:
     assert torch.equal(state["w"], make_state()["w"] - 1)
 
 
-def test_a_program_keeps_what_it_needs_and_nothing_keeps_it(path: Path) -> None:
+def test_a_program_keeps_what_it_needs_and_nothing_keeps_it(cpu_step: Path) -> None:
     state = make_state()
-    program = load(path).capture(state, make_batch(2), 3)
+    program = load(cpu_step).capture(state, make_batch(2), 3)
     gc.collect()
     program()
     assert torch.equal(state["w"], make_state()["w"] - 1)

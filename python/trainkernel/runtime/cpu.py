@@ -11,7 +11,6 @@ import threading
 import weakref
 from collections.abc import Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from trainkernel.errors import ArgumentError, ArtifactError, DeviceError
@@ -20,17 +19,13 @@ from trainkernel.runtime import elf
 from trainkernel.runtime.artifact import Artifact
 from trainkernel.runtime.cpu_features import check_host, choose_workers
 from trainkernel.runtime.frameworks.base import Framework
+from trainkernel.runtime.libraries import find_library, library_places
 from trainkernel.runtime.native import NativeCall
 from trainkernel.runtime.tensors import Device
 
 _POOL_LIBRARY = "libtrainkernel_cpu.so"
 _POOL_VARIABLE = "TRAINKERNEL_CPU_LIBRARY"
 _POOL_VERSION = 1
-#: In the package where it is installed, in the build folder of a checkout.
-_POOL_PLACES = (
-    Path(__file__).parent / _POOL_LIBRARY,
-    Path(__file__).resolve().parents[3] / "build" / "lib" / "Runtime" / _POOL_LIBRARY,
-)
 
 
 @lru_cache(maxsize=1)
@@ -40,8 +35,7 @@ def pool_library() -> ctypes.CDLL:
     Raises:
         DeviceError: it is missing or of another version.
     """
-    found = next((place for place in _POOL_PLACES if place.is_file()), _POOL_PLACES[0])
-    path = os.environ.get(_POOL_VARIABLE) or str(found)
+    path = find_library(_POOL_LIBRARY, _POOL_VARIABLE) or os.fspath(library_places(_POOL_LIBRARY)[0])
     hint = "install trainkernel again: this installation is incomplete"
     try:
         library = ctypes.CDLL(path)

@@ -7,18 +7,17 @@ same work in Python. It never refuses anything itself, but sends whatever does n
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
 import sysconfig
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from trainkernel.manifest import Manifest, TensorSpec
 from trainkernel.runtime.dlpack import DEVICE_TYPES, TYPE_CODES
 from trainkernel.runtime.frameworks.base import Framework
+from trainkernel.runtime.libraries import find_library
 from trainkernel.runtime.tensors import Device, required_alignment
 
 #: Results of :attr:`NativeCall.launch` besides CUDA's own errors, which are positive.
@@ -27,26 +26,20 @@ LOOK_CLOSER, LAUNCH_IN_PYTHON = -1, -2
 _LIBRARY = "libtrainkernel_call.so"
 _VARIABLE = "TRAINKERNEL_CALL_LIBRARY"
 _VERSION = 2
-#: In the package where it is installed, in the build folder of a checkout.
-_PLACES = (
-    Path(__file__).parent / _LIBRARY,
-    Path(__file__).resolve().parents[3] / "build" / "lib" / "Runtime" / _LIBRARY,
-)
 
 
 @lru_cache(maxsize=1)
 def call_library() -> Any:
     """The library, or None where there is none that fits this Python. An environment variable of "none" hides it."""
-    given = os.environ.get(_VARIABLE)
-    path = Path(given) if given else next((place for place in _PLACES if place.is_file()), None)
-    if path is None or given == "none":
+    path = find_library(_LIBRARY, _VARIABLE)
+    if path is None or path == "none":
         return None
     # Other implementations, and Python without the GIL, have other objects and other rules.
     if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
         return None
     try:
         # PyDLL keeps the GIL.
-        library = ctypes.PyDLL(os.fspath(path))
+        library = ctypes.PyDLL(path)
         if library.tk_call_version() != _VERSION:
             return None
         _declare(library)

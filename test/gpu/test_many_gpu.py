@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():
     pytest.skip("no GPU, or this torch has no CUDA", allow_module_level=True)
 
+from step_files import replay_afresh  # noqa: E402
 from test_steps_gpu import Ready, poisoned, ready  # noqa: E402, F401
 
 from many_steps import clone, differences, entries_of, ring_of, same_bits, single_calls, tensors_of  # noqa: E402
@@ -56,10 +57,5 @@ def test_a_replayed_launch_has_the_bits_of_single_calls(ready: Ready) -> None:  
     with torch.cuda.graph(graph):
         out = ready.compiled.run(state, *ring, steps=5, donate=True)
     for _ in range(2):
-        for leaf in tensors_of(out):
-            leaf.fill_(float("nan") if leaf.is_floating_point() else 1)
-        for leaf, initial in zip(tensors_of(state), tensors_of(ready.args[0]), strict=True):
-            leaf.copy_(initial)
-        graph.replay()
-        torch.cuda.synchronize()
+        replay_afresh(graph, out, state, ready.args[0])
         assert same_bits(tensors_of(out), wanted)

@@ -114,7 +114,7 @@ struct ContractionPlan : ContractionGeometry {
   trainkernel::ThreadLayout layout;
   SharedTile a, b;
   /// Where the tile op's shared memory starts.
-  int64_t partialsOffset = 0;
+  int64_t sharedOffset = 0;
 };
 
 /// Shared memory that a tile op needs on a GPU beside what it keeps, in bytes.

@@ -58,7 +58,7 @@ private:
     plan.a.byteOffset += sharedOffset;
     if (!plan.keptAt)
       plan.b.byteOffset += sharedOffset;
-    plan.partialsOffset += sharedOffset;
+    plan.sharedOffset += sharedOffset;
     return plan;
   }
 

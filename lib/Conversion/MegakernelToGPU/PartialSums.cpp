@@ -54,7 +54,7 @@ public:
 
   LogicalResult meet(ValueRange accumulators) override {
     memory = context.sharedView(loc, {plan.layout.groups, plan.sizeOf(plan.mLoop), plan.partialsPitch()},
-                                builder.getF32Type(), plan.partialsOffset);
+                                builder.getF32Type(), plan.sharedOffset);
     LogicalResult stored = context.when(loc, unit->hasResults(0), [&] {
       int64_t lanes = unit->lanes();
       ElementEmitter emitter(builder, TileOp(), lanes);

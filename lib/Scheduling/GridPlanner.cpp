@@ -46,23 +46,6 @@ PhaseProblem GridModel::problemOf(llvm::ArrayRef<RowChain> chains) const {
   return problem;
 }
 
-// Calls `visit` with the CTA of each tile.
-static void forEachTile(const OpPlan &plan, int64_t grid, llvm::function_ref<void(int64_t)> visit) {
-  for (int64_t tile = 0, rest = plan.tiles % grid; tile < rest; ++tile)
-    visit((plan.firstCta + tile) % grid);
-}
-
-// The busiest CTA.
-static double predictBusiest(llvm::ArrayRef<const OpPlan *> plans, int64_t grid) {
-  llvm::SmallVector<double> busy(grid, 0);
-  double onAll = 0;
-  for (const OpPlan *plan : plans) {
-    onAll += plan->tiles / grid * plan->tileTime;
-    forEachTile(*plan, grid, [&](int64_t cta) { busy[cta] += plan->tileTime; });
-  }
-  return onAll + *std::max_element(busy.begin(), busy.end());
-}
-
 // Deals the tiles of ops out one after the other.
 static void placeInTurn(llvm::MutableArrayRef<OpPlan> plans, int64_t first, int64_t grid) {
   for (OpPlan &plan : plans) {
@@ -71,11 +54,16 @@ static void placeInTurn(llvm::MutableArrayRef<OpPlan> plans, int64_t first, int6
   }
 }
 
+// The busiest CTA.
 static double predictPlaced(llvm::ArrayRef<OpPlan> plans, int64_t grid) {
-  llvm::SmallVector<const OpPlan *> all;
-  for (const OpPlan &plan : plans)
-    all.push_back(&plan);
-  return predictBusiest(all, grid);
+  llvm::SmallVector<double> busy(grid, 0);
+  double onAll = 0;
+  for (const OpPlan &plan : plans) {
+    onAll += plan.tiles / grid * plan.tileTime;
+    for (int64_t tile = 0, rest = plan.tiles % grid; tile < rest; ++tile)
+      busy[(plan.firstCta + tile) % grid] += plan.tileTime;
+  }
+  return onAll + *std::max_element(busy.begin(), busy.end());
 }
 
 // Plans the ops of a level that are in no chain for the CTAs from `firstFree` on: each for all of them, or each for its

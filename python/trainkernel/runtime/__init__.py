@@ -2,10 +2,10 @@
 
 In the order in which a call passes them: ``artifact`` (and ``elf``) read and check the file; ``step`` is what the
 caller calls; ``structure`` flattens the arguments; ``binding`` checks them, with ``tensors``, ``dlpack`` and one
-module of ``frameworks`` for each tensor framework; ``many`` does so for several steps at a time; ``cpu`` (and
-``cpu_features``) or ``cuda`` (and ``driver``, with ``direct``) launch. Once a call has gone this way, ``fast_call``
-does the same in one function, with ``native`` code. ``program`` (and ``cuda_graph``) keeps calls that were checked
-once, to be replayed.
+module of ``frameworks`` for each tensor framework, as ``many`` asks for several steps at a time; ``checked_call``
+brings them to ``cpu`` (and ``cpu_features``) or ``cuda`` (and ``driver``, with ``direct``), which launch. Once a call
+has gone this way, ``fast_call`` does the same in one function, with ``native`` code. ``program`` (and ``cuda_graph``)
+keeps calls that were checked once, to be replayed.
 """
 
 from __future__ import annotations

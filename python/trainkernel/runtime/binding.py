@@ -12,7 +12,7 @@ from trainkernel.pytree import NamedTupleTypes
 from trainkernel.runtime.frameworks import framework_of, generic_framework
 from trainkernel.runtime.frameworks.base import Allocate, Check, Framework
 from trainkernel.runtime.structure import compile_build, compile_flatten
-from trainkernel.runtime.tensors import Device, TensorView, check_view
+from trainkernel.runtime.tensors import Device, TensorView, check_overlap, check_view, disjoint
 
 
 @dataclass(slots=True)
@@ -30,6 +30,21 @@ class Plan:
     checks: list[dict[type, Check]] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class Bound:
+    """What one launch reads and writes.
+
+    Attributes:
+        pointers: of the inputs and the outputs.
+        results: the outputs.
+        owners: by index of the input, memory that the stream does not order.
+    """
+
+    pointers: list[int]
+    results: list[Any]
+    owners: dict[int, TensorView]
+
+
 class Binder:
     """Checks arguments against a manifest.
 
@@ -41,6 +56,10 @@ class Binder:
         device: where it runs.
         alignment: of tensors there in bytes.
         types: namedtuple types that are known before any call.
+
+    Attributes:
+        updates: for each output, the input that it is the next value of, or None.
+        donated: those inputs.
     """
 
     def __init__(
@@ -54,6 +73,11 @@ class Binder:
         self._flatten = compile_flatten(manifest.in_tree, self.types)
         #: Builds the step's result from its tensors.
         self.build = compile_build(manifest.out_tree, self.types)
+        self.updates = tuple(spec.updates for spec in manifest.outputs)
+        self.donated = frozenset(index for index in self.updates if index is not None)
+        self._sizes = tuple(spec.nbytes for spec in manifest.inputs)
+        # Addresses of inputs that may be donated together, as the last donation showed.
+        self._apart: list[int] | None = None
         self._plans_by_type: dict[type, Plan] = {}
         self._plans: dict[str, Plan] = {}
 
@@ -124,6 +148,35 @@ class Binder:
             plan = self._plans[home.name] = Plan(home, allocators, [{} for _ in self._manifest.inputs])
         self._plans_by_type[type(first)] = plan
         return plan
+
+    def bind(self, plan: Plan, leaves: Sequence[Any], args: tuple[Any, ...], donate: bool, stream: int | None) -> Bound:
+        """Check the tensors of one launch and make its outputs, those that are donated of the inputs.
+
+        Raises:
+            ArgumentError: a tensor does not fit, or may not be donated.
+        """
+        pointers, owners = self.pointers(plan, leaves, args, stream)
+        if donate:
+            self.check_writable(leaves, self.donated, owners)
+            if pointers != self._apart:
+                if not disjoint(pointers, self._sizes):
+                    check_overlap(pointers, self._manifest.inputs, self.donated)
+                self._apart = pointers.copy()
+        results = []
+        for allocate, source, spec in zip(plan.allocators, self.updates, self._manifest.outputs, strict=True):
+            if donate and source is not None:
+                tensor, pointer = leaves[source], pointers[source]
+            else:
+                tensor, pointer = self.allocate(allocate, spec)
+            results.append(tensor)
+            pointers.append(pointer)
+        if not all(pointers):
+            self.check_memory(pointers)
+        return Bound(pointers, results, owners)
+
+    def allocate(self, allocate: Allocate, spec: TensorSpec) -> tuple[Any, int]:
+        """A fresh output and its address."""
+        return allocate()
 
     def pointers(
         self, plan: Plan, leaves: Sequence[Any], args: tuple[Any, ...], stream: int | None

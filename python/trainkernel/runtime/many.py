@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 from trainkernel.errors import ArgumentError
 from trainkernel.manifest import MAX_BYTES, Manifest, TensorSpec, contiguous_strides
-from trainkernel.pytree import NamedTupleTypes
-from trainkernel.runtime.binding import Binder, Plan
+from trainkernel.runtime.binding import Binder
+from trainkernel.runtime.checked_call import Streams, call_checked
 from trainkernel.runtime.frameworks import framework_of
-from trainkernel.runtime.frameworks.base import Framework
-from trainkernel.runtime.tensors import Device, check_overlap, disjoint
+from trainkernel.runtime.frameworks.base import Allocate
 
 #: The kernel counts steps and entries of a ring in 32 bits.
 MOST_STEPS = 2**31 - 1
@@ -26,108 +25,77 @@ MOST_STEPS = 2**31 - 1
 _REMEMBERED = 8
 
 
-class RepeatBackend(Protocol):
-    """What of a backend runs several steps."""
+class RepeatBackend(Streams, Protocol):
+    """What of a backend runs several steps.
 
-    device: Device
+    Attributes:
+        alignment: of tensors there in bytes.
+    """
+
     alignment: int
-
-    def stream(self, explicit: Any, home: Framework) -> int | None:
-        """The handle of the stream to launch on; None on the CPU."""
-        ...
 
     def launch_many(self, pointers: Sequence[int], stream: int | None, steps: int, ring: int) -> None:
         """Launch the kernel for several steps."""
         ...
 
-    def finish(self, stream: int | None) -> None:
-        """Wait for the launches on a stream, unless it is being captured."""
-        ...
+
+class StepsBinder(Binder):
+    """Binds launches of several steps, whose results may be large."""
+
+    def allocate(self, allocate: Allocate, spec: TensorSpec) -> tuple[Any, int]:
+        """A fresh output and its address.
+
+        Raises:
+            ArgumentError: there is not enough memory.
+        """
+        try:
+            return allocate()
+        except (MemoryError, RuntimeError) as error:
+            raise _no_memory(spec, error) from error
 
 
 class StepsRunner:
     """Runs several steps of one compiled step in a launch.
 
     Args:
-        manifest: of the step.
+        one_step: binds calls of one step.
         backend: where it runs.
-        types: namedtuple types that are known before any call.
 
     Raises:
         ArgumentError: the step was compiled by a version whose launches run one step.
     """
 
-    def __init__(self, manifest: Manifest, backend: RepeatBackend, types: NamedTupleTypes | None) -> None:
-        if manifest.kernel.repeat is None:
+    def __init__(self, one_step: Binder, backend: RepeatBackend) -> None:
+        if one_step.manifest.kernel.repeat is None:
             raise ArgumentError(
-                f"{manifest.name} was compiled for one step per launch, by an older trainkernel",
+                f"{one_step.manifest.name} was compiled for one step per launch, by an older trainkernel",
                 expected="a step whose launches can run several",
                 hint="compile the step again, or call it once for each step",
             )
-        self._manifest, self._backend, self._types = manifest, backend, types
-        self._binders: dict[tuple[int, int], tuple[Binder, list[int]]] = {}
-        self._one_step = Binder(manifest, backend.device, backend.alignment, types)
-        self._updates = tuple(spec.updates for spec in manifest.outputs)
-        self._donated = frozenset(index for index in self._updates if index is not None)
+        self._one_step, self._backend = one_step, backend
+        self._binders: dict[tuple[int, int], StepsBinder] = {}
 
     def run(self, args: tuple[Any, ...], named: Mapping[str, Any], steps: Any, donate: bool, stream: Any) -> Any:
         """See :meth:`trainkernel.LoadedStep.run`; ``donate`` is checked."""
-        backend = self._backend
         if named:
             args = self._one_step.positional(args, named)
         leaves = self._one_step.leaves(args)
-        ring = _ring_of(self._manifest, leaves)
-        count = _count_steps(self._manifest, steps, ring)
-        binder, sizes = self._bound(ring or 1, count)
-        plan = binder.plan(leaves, args)
-        is_cpu = backend.device.kind == "cpu"
-        handle = None if stream is None and is_cpu else backend.stream(stream, plan.home)
-        pointers, owners = binder.pointers(plan, leaves, args, handle)
-        if donate:
-            binder.check_writable(leaves, self._donated, owners)
-            if not disjoint(pointers, sizes):
-                check_overlap(pointers, binder.manifest.inputs, self._donated)
-        foreign = stream is not None and handle != plan.home.current_stream(backend.device.index)
-        with plan.home.on_stream(handle or 0, backend.device.index) if foreign else nullcontext():
-            results = self._make_outputs(binder, plan, leaves, pointers, donate)
-        if not all(pointers):
-            binder.check_memory(pointers)
-        backend.launch_many(pointers, handle, count, ring or 1)
-        if owners:
-            # Memory that is not reused in the order of this stream must not be let go before the kernel has run.
-            backend.finish(handle)
-        if donate:
-            plan.home.mark_written([leaves[index] for index in self._donated])
-        return binder.build(results)
+        ring = _ring_of(self._one_step.manifest, leaves)
+        count = _count_steps(self._one_step.manifest, steps, ring)
+        binder = self._binder_for(ring or 1, count)
+        launch = partial(self._backend.launch_many, steps=count, ring=ring or 1)
+        _, bound = call_checked(binder, self._backend, leaves, args, donate=donate, stream=stream, launch=launch)
+        return binder.build(bound.results)
 
-    def _bound(self, ring: int, steps: int) -> tuple[Binder, list[int]]:
-        """What binds such launches, and the sizes of their inputs."""
+    def _binder_for(self, ring: int, steps: int) -> StepsBinder:
         found = self._binders.get((ring, steps))
         if found is None:
-            manifest = manifest_of_steps(self._manifest, ring, steps)
-            binder = Binder(manifest, self._backend.device, self._backend.alignment, self._types)
-            found = binder, [spec.nbytes for spec in manifest.inputs]
+            manifest = manifest_of_steps(self._one_step.manifest, ring, steps)
+            found = StepsBinder(manifest, self._backend.device, self._backend.alignment, self._one_step.types)
             if len(self._binders) >= _REMEMBERED:
                 self._binders.clear()
             self._binders[ring, steps] = found
         return found
-
-    def _make_outputs(
-        self, binder: Binder, plan: Plan, leaves: Sequence[Any], pointers: list[int], donate: bool
-    ) -> list[Any]:
-        results = []
-        specs = binder.manifest.outputs
-        for allocate, source, spec in zip(plan.allocators, self._updates, specs, strict=True):
-            if donate and source is not None:
-                tensor, pointer = leaves[source], pointers[source]
-            else:
-                try:
-                    tensor, pointer = allocate()
-                except (MemoryError, RuntimeError) as error:
-                    raise _no_memory(spec, error) from error
-            results.append(tensor)
-            pointers.append(pointer)
-        return results
 
 
 def manifest_of_steps(manifest: Manifest, ring: int, steps: int) -> Manifest:

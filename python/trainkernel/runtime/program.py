@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 from trainkernel.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from trainkernel.runtime.binding import Plan
+    from trainkernel.runtime.binding import Bound, Plan
     from trainkernel.runtime.frameworks.base import Check
-    from trainkernel.runtime.step import Bound, LoadedStep
+    from trainkernel.runtime.step import LoadedStep
 
 
 class Recording(Protocol):
@@ -128,7 +128,7 @@ class CapturedProgram:
         self._step, self._home, self._calls = step, plan.home, calls
         self._stream_of = step._backend.stream
         self._watch = Watch(step, plan, calls)
-        self._written = _written(calls, donates, step._donated)
+        self._written = _written(calls, donates, step._binder.donated)
         stream = None if step.device.kind == "cpu" else step._backend.stream(None, plan.home)
         self._recording = step._backend.record([call.bound.pointers for call in calls], stream)
         # At exit the driver ends everything by itself.
@@ -190,7 +190,7 @@ def capture_program(
 ) -> CapturedProgram:
     """See :meth:`trainkernel.LoadedStep.capture`."""
     if donate is None:
-        donate = bool(step._donated)
+        donate = bool(step._binder.donated)
     elif donate is not False:
         step._check_donate(donate)
     ring = [step._binder.positional(call, named) if named else call for call in _ring(args, batches)]
@@ -209,8 +209,8 @@ def capture_program(
         arguments = ring[index % len(ring)]
         leaves = step._binder.leaves(arguments)
         if calls and not donate:
-            _chain(leaves, step._updates, calls[-1].bound.results)
-        calls.append(_Call(arguments, leaves, step._bind(plan, leaves, arguments, donate, stream)))
+            _chain(leaves, step._binder.updates, calls[-1].bound.results)
+        calls.append(_Call(arguments, leaves, step._binder.bind(plan, leaves, arguments, donate, stream)))
     first = calls[0]
     if not first.bound.owners:
         step._fast.learn(first.leaves, first.bound.results, first.bound.pointers, plan.home)

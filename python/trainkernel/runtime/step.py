@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, NoReturn, Protocol
 
@@ -14,13 +12,12 @@ from trainkernel.manifest import Manifest, TensorSpec
 from trainkernel.pytree import NamedTupleTypes
 from trainkernel.report import Report, make_report
 from trainkernel.runtime.artifact import Artifact
-from trainkernel.runtime.binding import Binder, Plan
+from trainkernel.runtime.binding import Binder
+from trainkernel.runtime.checked_call import call_checked
 from trainkernel.runtime.fast_call import NOT_FAST, FastCalls, Launcher
 from trainkernel.runtime.many import StepsRunner
 from trainkernel.runtime.program import CapturedProgram, Recording, capture_program
-from trainkernel.runtime.tensors import Device, TensorView, check_overlap, disjoint
-
-_HERE = nullcontext()
+from trainkernel.runtime.tensors import Device
 
 
 class Backend(Launcher, Protocol):
@@ -53,21 +50,6 @@ class Backend(Launcher, Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Bound:
-    """What one launch reads and writes.
-
-    Attributes:
-        pointers: of the inputs and the outputs.
-        results: the outputs.
-        owners: by index of the input, memory that the stream does not order.
-    """
-
-    pointers: list[int]
-    results: list[Any]
-    owners: dict[int, TensorView]
-
-
 class LoadedStep:
     """A compiled training step, called like the Python function it was compiled from.
 
@@ -91,15 +73,10 @@ class LoadedStep:
         self.manifest: Manifest = artifact.manifest
         self.device: Device = backend.device
         self._path, self._file_bytes = artifact.path, len(artifact.data)
-        self._backend, self._types = backend, types
+        self._backend = backend
         self._runner: StepsRunner | None = None
         self._binder = Binder(self.manifest, backend.device, backend.alignment, types)
         self._fast = FastCalls(self.manifest, backend, self._binder.types)
-        self._updates = tuple(spec.updates for spec in self.manifest.outputs)
-        self._sizes = tuple(spec.nbytes for spec in self.manifest.inputs)
-        self._donated = frozenset(index for index in self._updates if index is not None)
-        # Addresses of inputs that may be donated together, as the last donation showed.
-        self._apart: list[int] | None = None
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -156,61 +133,23 @@ class LoadedStep:
         if donate is not False:
             self._check_donate(donate)
         leaves = binder.leaves(args)
-        plan = binder.plan(leaves, args)
-        handle = None if stream is None and self.device.kind == "cpu" else backend.stream(stream, plan.home)
-        # Outputs belong to the stream that writes them, which may not be the one that the framework allocates for.
-        foreign = stream is not None and handle != plan.home.current_stream(self.device.index)
-        with plan.home.on_stream(handle or 0, self.device.index) if foreign else _HERE:
-            bound = self._bind(plan, leaves, args, donate is True, handle)
-        backend.launch(bound.pointers, handle)
-        if bound.owners:
-            # Memory that is not reused in the order of this stream must not be let go before the kernel has run.
-            backend.finish(handle)
-        if donate:
-            plan.home.mark_written([leaves[index] for index in self._donated])
+        plan, bound = call_checked(
+            binder, backend, leaves, args, donate=donate is True, stream=stream, launch=backend.launch
+        )
         if not bound.owners:
             self._fast.learn(leaves, bound.results, bound.pointers, plan.home)
         return binder.build(bound.results)
-
-    def _bind(
-        self, plan: Plan, leaves: Sequence[Any], args: tuple[Any, ...], donate: bool, handle: int | None
-    ) -> Bound:
-        """Check the tensors of one launch and make its outputs."""
-        binder = self._binder
-        pointers, owners = binder.pointers(plan, leaves, args, handle)
-        if donate:
-            binder.check_writable(leaves, self._donated, owners)
-            if pointers != self._apart:
-                if not disjoint(pointers, self._sizes):
-                    check_overlap(pointers, self.manifest.inputs, self._donated)
-                self._apart = pointers.copy()
-        results = self._make_outputs(plan, leaves, pointers, donate)
-        if not all(pointers):
-            binder.check_memory(pointers)
-        return Bound(pointers, results, owners)
 
     def _check_donate(self, donate: object) -> None:
         if donate is not True:
             hint = "pass the step's own parameter donate by position" if "donate" in self.manifest.parameters else None
             raise ArgumentError(f"donate is a {type(donate).__name__}", expected="True or False", hint=hint)
-        if not self._donated:
+        if not self._binder.donated:
             raise ArgumentError(
                 f"donate is True, but {self.manifest.name} has no state to update in place",
                 expected="a step whose roles name a next value of an argument",
                 hint="call it without donate, or compile it with roles, e.g. StepRoles(updates={'out[1]': 'state'})",
             )
-
-    def _make_outputs(self, plan: Plan, leaves: Sequence[Any], pointers: list[int], donate: bool) -> list[Any]:
-        if not donate:
-            made = [allocate() for allocate in plan.allocators]
-            pointers += [pointer for _, pointer in made]
-            return [tensor for tensor, _ in made]
-        results = []
-        for allocate, source in zip(plan.allocators, self._updates, strict=True):
-            tensor, pointer = allocate() if source is None else (leaves[source], pointers[source])
-            results.append(tensor)
-            pointers.append(pointer)
-        return results
 
     def donate(self, *args: Any, stream: Any = None, **named: Any) -> Any:
         """Run one step and update the state in place: ``step(*args, donate=True)``."""
@@ -287,7 +226,7 @@ class LoadedStep:
         if donate is not False:
             self._check_donate(donate)
         if self._runner is None:
-            self._runner = StepsRunner(self.manifest, self._backend, self._types)
+            self._runner = StepsRunner(self._binder, self._backend)
         return self._runner.run(args, named, steps, donate, stream)
 
     def close(self) -> None:

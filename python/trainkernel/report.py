@@ -205,7 +205,9 @@ def make_report(
     """
     kernel = manifest.kernel
     phases = _phases(kernel)
-    registers, spills = _REGISTERS.search(notes), _SPILLS.search(notes)
+    registers = _REGISTERS.search(notes)
+    # Of the kernel and of each function that it calls.
+    spills = [int(stores) + int(loads) for stores, loads in _SPILLS.findall(notes)]
     role_bytes = Counter[str]()
     for spec in manifest.inputs:
         role_bytes[spec.role] += spec.nbytes
@@ -224,7 +226,7 @@ def make_report(
         batch_bytes=role_bytes["batch"],
         file_bytes=file_bytes,
         registers=int(registers[1]) if registers and isinstance(manifest.target, CudaTarget) else None,
-        spill_bytes=int(spills[1]) + int(spills[2]) if spills else None,
+        spill_bytes=sum(spills) if spills else None,
         seconds=dict(seconds or {}),
         roles=_roles(manifest.roles),
     )

@@ -9,10 +9,15 @@ def ConvertMegakernelToCPU : Pass<"convert-megakernel-to-cpu", "::mlir::ModuleOp
     What is bfloat16 becomes 16-bit integers, converted by integer arithmetic. `math.expm1` and `math.log1p` become calls
     of the C library's, which are accurate near zero.
 
+    In a kernel of more ops than `small-kernel`, code of phases or tile ops that recurs three times or more, with other
+    buffers and other first tiles, becomes one function that is called with them.
+
     Fails on a body that has no vector form, naming the op.
   }];
   let options = [
-    Option<"vectorBits", "vector-bits", "int64_t", "512", "Width of a vector register in bits: 256 or 512">
+    Option<"vectorBits", "vector-bits", "int64_t", "512", "Width of a vector register in bits: 256 or 512">,
+    Option<"smallKernel", "small-kernel", "int64_t", "::mlir::megakernel::smallCPUKernel",
+           "ops up to which a kernel keeps all its code in one function">
   ];
   let dependentDialects = ["::mlir::func::FuncDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect",
                            "::mlir::memref::MemRefDialect", "::mlir::LLVM::LLVMDialect"];

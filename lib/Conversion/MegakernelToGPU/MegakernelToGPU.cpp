@@ -3,6 +3,7 @@
 #include "lib/Conversion/MegakernelToGPU/MegakernelToGPU.h"
 
 #include "lib/Conversion/Common/Describe.h"
+#include "lib/Conversion/Common/SharedBodies.h"
 #include "lib/Conversion/MegakernelToGPU/CtaContext.h"
 #include "lib/Scheduling/TargetTable.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -43,7 +44,9 @@ struct OpenPhase {
 
 class KernelLowering {
 public:
-  KernelLowering(KernelOp kernel, bool profile) : kernel(kernel), builder(kernel), profile(profile) {}
+  KernelLowering(KernelOp kernel, bool profile, int64_t smallKernel)
+      : kernel(kernel), builder(kernel), profile(profile),
+        bodies(kernel.getSymName().str() + "_body", smallKernel, globalSpace(kernel)) {}
 
   LogicalResult run() {
     if (!kernel.getTarget().value_or("sm").starts_with("sm"))
@@ -69,6 +72,7 @@ public:
     for (Operation &op : kernel.getBody().front())
       if (failed(lower(op)))
         return failure();
+    bodies.share(function);
     kernel.erase();
     return success();
   }
@@ -90,14 +94,21 @@ private:
   LogicalResult lower(Operation &op);
   void open(PhaseOp phase);
   LogicalResult prefetch(PhaseOp phase, Scope scope);
+  LogicalResult lowerTiles();
   LogicalResult lowerTile(OpenPhase::Tile &tile);
   void recordTime(Location loc);
+  // What a function would not know of its arguments: loads from any memory are slower.
+  static Attribute globalSpace(KernelOp kernel) {
+    return gpu::AddressSpaceAttr::get(kernel.getContext(), gpu::AddressSpace::Global);
+  }
 
   KernelOp kernel;
   OpBuilder builder;
   bool profile;
   int64_t recorded = 0;
   IRMapping buffers;
+  gpu::GPUFuncOp function;
+  SharedBodies bodies;
   std::optional<CtaContext> context;
   OpenPhase current;
 };
@@ -123,7 +134,7 @@ void KernelLowering::createFunction() {
   for (Type type : kernel.getArgumentTypes())
     types.push_back(typeInMemory(cast<MemRefType>(type)));
   types.push_back(MemRefType::get(workspaceBytes(), builder.getI8Type()));
-  auto function = gpu::GPUFuncOp::create(builder, loc, kernel.getSymName(), builder.getFunctionType(types, {}));
+  function = gpu::GPUFuncOp::create(builder, loc, kernel.getSymName(), builder.getFunctionType(types, {}));
   function->setAttr(gpu::GPUDialect::getKernelFuncAttrName(), builder.getUnitAttr());
   int32_t threads = kernel.getThreads(), cluster = kernel.getCluster();
   function->setAttr(NVVM::NVVMDialect::getReqntidAttrName(), builder.getDenseI32ArrayAttr({threads, 1, 1}));
@@ -164,9 +175,8 @@ LogicalResult KernelLowering::lower(Operation &op) {
   if (auto phase = dyn_cast<PhaseOp>(op)) {
     if (current.phase != phase)
       open(phase);
-    for (std::unique_ptr<OpenPhase::Tile> &tile : current.tiles)
-      if (failed(lowerTile(*tile)))
-        return failure();
+    if (failed(bodies.record(builder, [&] { return lowerTiles(); })))
+      return failure();
     current = {};
     recordTime(loc);
     return success();
@@ -222,8 +232,17 @@ LogicalResult KernelLowering::prefetch(PhaseOp phase, Scope scope) {
   // Shared memory is in use until all threads are here; only a cluster's arrival does not wait for them.
   if (scope == Scope::Cluster)
     context->barrier(phase.getLoc());
+  return bodies.record(builder, [&]() -> LogicalResult {
+    for (std::unique_ptr<OpenPhase::Tile> &tile : current.tiles)
+      if (tile->emitter && failed(bodies.record(builder, [&] { return tile->emitter->prefetch(); })))
+        return failure();
+    return success();
+  });
+}
+
+LogicalResult KernelLowering::lowerTiles() {
   for (std::unique_ptr<OpenPhase::Tile> &tile : current.tiles)
-    if (tile->emitter && failed(tile->emitter->prefetch()))
+    if (failed(bodies.record(builder, [&] { return lowerTile(*tile); })))
       return failure();
   return success();
 }
@@ -263,7 +282,7 @@ struct ConvertMegakernelToGPUPass : public megakernel::impl::ConvertMegakernelTo
   void runOnOperation() override {
     getOperation()->setAttr(gpu::GPUDialect::getContainerModuleAttrName(), UnitAttr::get(&getContext()));
     for (auto kernel : llvm::make_early_inc_range(getOperation().getOps<KernelOp>()))
-      if (failed(KernelLowering(kernel, profile).run()))
+      if (failed(KernelLowering(kernel, profile, smallKernel).run()))
         return signalPassFailure();
     useExactRoots(getOperation());
   }

@@ -171,6 +171,17 @@ def test_a_strange_ledger_is_left_out_of_the_report() -> None:
     assert "grid 4 x 2" in report.to_text() and "dance" in report.to_text() and "40 a thread" in report.to_text()
 
 
+def test_spills_are_those_of_the_kernel_and_of_all_functions_that_it_calls() -> None:
+    data = captured().manifest | {"target": {"kind": "cuda", "arch": "sm_90a"}}
+    data["kernel"] = {"symbol": "step", "grid": [4, 1, 1], "schedule": []}
+    spills = ((0, 0), (12, 8), (4, 0))
+    lines = [
+        f"    16 bytes stack frame, {stores} bytes spill stores, {loads} bytes spill loads" for stores, loads in spills
+    ]
+    report = make_report(Manifest.from_json(data), notes="\n".join([*lines, "ptxas info : Used 40 registers"]))
+    assert (report.registers, report.spill_bytes) == (40, 24)
+
+
 def test_a_failing_tk_opt_is_a_fault_of_ours_with_a_reproducer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tool = fake_tool(tmp_path / "tk-opt", "echo 'LLVM ERROR: Cannot select' >&2; kill -ABRT $$")
     monkeypatch.setenv("TRAINKERNEL_TK_OPT", str(tool))

@@ -224,9 +224,9 @@ SharedBodies::Uses SharedBodies::usesOf(const Group &group, Parameters &paramete
 
 Type SharedBodies::passedType(Type type) const {
   auto buffer = dyn_cast<MemRefType>(type);
-  return buffer && bufferSpace
-             ? MemRefType::get(buffer.getShape(), buffer.getElementType(), MemRefLayoutAttrInterface(), bufferSpace)
-             : type;
+  return buffer && needs.bufferSpace ? MemRefType::get(buffer.getShape(), buffer.getElementType(),
+                                                       MemRefLayoutAttrInterface(), needs.bufferSpace)
+                                     : type;
 }
 
 static Value castSpace(OpBuilder &builder, Location loc, Value value, Type type) {
@@ -239,7 +239,9 @@ func::FuncOp SharedBodies::createFunction(Operation *kernel, Location loc, Array
   auto function = func::FuncOp::create(builder, loc, symbol, builder.getFunctionType(types, {}));
   function.setPrivate();
   // LLVM's own attribute, since func's no_inline is lost on the way to LLVM.
-  function->setAttr("passthrough", builder.getStrArrayAttr({"noinline"}));
+  SmallVector<StringRef> attributes{"noinline"};
+  llvm::append_range(attributes, needs.attributes);
+  function->setAttr("passthrough", builder.getStrArrayAttr(attributes));
   function->setAttr("llvm.linkage", LLVM::LinkageAttr::get(builder.getContext(), LLVM::Linkage::Internal));
   builder.setInsertionPointToEnd(function.addEntryBlock());
   func::ReturnOp::create(builder, loc);

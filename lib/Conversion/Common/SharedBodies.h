@@ -19,10 +19,17 @@ namespace mlir::megakernel {
 /// only in values from outside of them and in a few constant indices.
 class SharedBodies {
 public:
-  /// Functions are named `name` and a number. A kernel of up to `smallKernel` ops keeps all its code. Buffers are passed
-  /// in `bufferSpace`, where it is not null.
-  SharedBodies(StringRef name, int64_t smallKernel, Attribute bufferSpace = {})
-      : name(name.str()), smallKernel(smallKernel), bufferSpace(bufferSpace) {}
+  /// What the target wants of functions.
+  struct Needs {
+    /// Where buffers are, unless null.
+    Attribute bufferSpace;
+    /// LLVM's attributes.
+    SmallVector<StringRef> attributes;
+  };
+
+  /// Functions are named `name` and a number. A kernel of up to `smallKernel` ops keeps all its code.
+  SharedBodies(StringRef name, int64_t smallKernel, const Needs &needs = {})
+      : name(name.str()), smallKernel(smallKernel), needs(needs) {}
 
   /// Runs `emit`, which appends to the block of `builder`. What it appends is a part, which may be shared as a whole;
   /// parts that are recorded meanwhile may be shared where the whole is not.
@@ -53,7 +60,7 @@ private:
 
   std::string name;
   int64_t smallKernel;
-  Attribute bufferSpace;
+  Needs needs;
   std::list<Part> parts;
   std::list<Part> *current = &parts;
   SmallVector<func::FuncOp> functions;

@@ -46,7 +46,7 @@ class KernelLowering {
 public:
   KernelLowering(KernelOp kernel, bool profile, int64_t smallKernel)
       : kernel(kernel), builder(kernel), profile(profile),
-        bodies(kernel.getSymName().str() + "_body", smallKernel, globalSpace(kernel)) {}
+        bodies(kernel.getSymName().str() + "_body", smallKernel, functionNeeds(kernel)) {}
 
   LogicalResult run() {
     if (!kernel.getTarget().value_or("sm").starts_with("sm"))
@@ -97,9 +97,10 @@ private:
   LogicalResult lowerTiles();
   LogicalResult lowerTile(OpenPhase::Tile &tile);
   void recordTime(Location loc);
-  // What a function would not know of its arguments: loads from any memory are slower.
-  static Attribute globalSpace(KernelOp kernel) {
-    return gpu::AddressSpaceAttr::get(kernel.getContext(), gpu::AddressSpace::Global);
+  // Loads are slower where a function does not know that its buffers are in global memory. All threads run it together,
+  // up to its barriers: "convergent" keeps LLVM from giving threads a call of their own.
+  static SharedBodies::Needs functionNeeds(KernelOp kernel) {
+    return {gpu::AddressSpaceAttr::get(kernel.getContext(), gpu::AddressSpace::Global), {"convergent"}};
   }
 
   KernelOp kernel;

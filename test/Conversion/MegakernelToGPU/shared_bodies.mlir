@@ -12,7 +12,7 @@
 // The function knows that buffers are in global memory. A place in the arena is a number, and so is the first CTA.
 // CHECK: func.func private @deep_body0(%[[X:[^:]*]]: memref<16x16xf32, #gpu.address_space<global>>, %[[W:[^:]*]]:
 // CHECK-SAME: %[[PLACE:[^:]*]]: index, %[[ARENA:[^:]*]]: memref<3328xi8, {{.*}}>, %[[CTA:[^:]*]]: index)
-// CHECK-SAME: passthrough = ["noinline"]
+// CHECK-SAME: passthrough = ["noinline", "convergent"]
 // CHECK: memref.memory_space_cast %[[X]] : memref<16x16xf32, #gpu.address_space<global>> to memref<16x16xf32>
 // CHECK: %[[CAST:.*]] = memref.memory_space_cast %[[ARENA]]
 // CHECK: memref.view %[[CAST]][%[[PLACE]]]

@@ -9,20 +9,17 @@
 !m = tensor<16x16xf32>
 !buffer = memref<16x16xf32>
 
-// The function knows that buffers are in global memory. A place in the arena is a number, and so is the first CTA.
+// The function knows that buffers are in global memory. A place in the arena is a number, and so is the first CTA. The grid's
+// barriers stay in the kernel.
 // CHECK: func.func private @deep_body0(%[[X:[^:]*]]: memref<16x16xf32, #gpu.address_space<global>>, %[[W:[^:]*]]:
 // CHECK-SAME: %[[PLACE:[^:]*]]: index, %[[ARENA:[^:]*]]: memref<3328xi8, {{.*}}>, %[[CTA:[^:]*]]: index)
 // CHECK-SAME: passthrough = ["noinline", "convergent"]
-// CHECK: memref.memory_space_cast %[[X]] : memref<16x16xf32, #gpu.address_space<global>> to memref<16x16xf32>
 // CHECK: %[[CAST:.*]] = memref.memory_space_cast %[[ARENA]]
 // CHECK: memref.view %[[CAST]][%[[PLACE]]]
-// CHECK: gpu.dynamic_shared_memory
 // CHECK: arith.addi %{{.*}}, %[[CTA]]
 // CHECK: gpu.barrier
 // CHECK: return
 // CHECK-NOT: func.func
-
-// The grid's barriers stay in the kernel.
 // CHECK: gpu.func @deep
 // CHECK-COUNT-2: call @deep_body0
 // CHECK: atom.add

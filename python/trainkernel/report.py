@@ -15,10 +15,12 @@ from trainkernel.manifest import CudaTarget, KernelSpec, Manifest
 from trainkernel.prediction import Cost, PlanReport, cost_cells, microseconds, whole_or_none
 
 #: What ptxas says of one function.
-_FUNCTION = re.compile(
-    r"(?:Compiling entry function '(?P<name>[^']+)'(?:(?!Compiling).)*?"
-    r"(?P<stores>\d+) bytes spill stores, (?P<loads>\d+) bytes spill loads.*?)?Used (?P<registers>\d+) registers",
-    re.DOTALL,
+_REGISTERS = re.compile(
+    r"(?:Compiling entry function '(?P<name>[^']+)'(?:(?!Compiling).)*?)?Used (?P<registers>\d+) registers", re.DOTALL
+)
+_SPILLS = re.compile(
+    r"Function properties for (?P<name>\S+)\s+\d+ bytes stack frame, "
+    r"(?P<stores>\d+) bytes spill stores, (?P<loads>\d+) bytes spill loads"
 )
 #: Paths that a list in the report shows before it only counts.
 _SHOWN = 8
@@ -275,10 +277,9 @@ def make_report(
     """
     kernel = manifest.kernel
     phases = _phases(kernel)
-    used = _used(notes)
-    own = used.get(kernel.symbol, used.get("", (None, None)))
+    own = _used(notes, kernel.symbol)
     repeat = kernel.repeat
-    other = used.get(repeat.symbol, (None, None)) if repeat and repeat.symbol != kernel.symbol else (None, None)
+    other = _used(notes, repeat.symbol) if repeat and repeat.symbol != kernel.symbol else (None, None)
     role_bytes = Counter[str]()
     for spec in manifest.inputs:
         role_bytes[spec.role] += spec.nbytes
@@ -308,15 +309,15 @@ def make_report(
     )
 
 
-def _used(notes: str) -> dict[str, tuple[int, int | None]]:
-    """Registers and bytes spilled by the name of the function, which an older ptxas leaves out."""
-    return {
-        found["name"] or "": (
-            int(found["registers"]),
-            int(found["stores"]) + int(found["loads"]) if found["name"] else None,
-        )
-        for found in _FUNCTION.finditer(notes)
-    }
+def _used(notes: str, symbol: str) -> tuple[int | None, int | None]:
+    """Registers of a kernel, and bytes spilled by it and by the functions that it shares code in.
+
+    An older ptxas names no function.
+    """
+    registers = {found["name"]: int(found["registers"]) for found in _REGISTERS.finditer(notes)}
+    own = re.compile(re.escape(symbol) + r"(_body\d+)?")
+    spills = [int(at["stores"]) + int(at["loads"]) for at in _SPILLS.finditer(notes) if own.fullmatch(at["name"])]
+    return registers.get(symbol, registers.get(None)), sum(spills) if spills else None
 
 
 def _roles(roles: Mapping[str, Any]) -> tuple[str, ...]:

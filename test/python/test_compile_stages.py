@@ -171,6 +171,29 @@ def test_a_strange_ledger_is_left_out_of_the_report() -> None:
     assert "grid 4 x 2" in report.to_text() and "dance" in report.to_text() and "40 a thread" in report.to_text()
 
 
+def test_spills_are_those_of_the_kernel_and_of_all_functions_that_it_calls() -> None:
+    data = captured().manifest | {"target": {"kind": "cuda", "arch": "sm_90a"}}
+    repeat = {"symbol": "step_many", "barrier": "grid"}
+    data["kernel"] = {"symbol": "step", "grid": [4, 1, 1], "schedule": [], "repeat": repeat}
+    spills = {
+        "step": (0, 0),
+        "step_body0": (12, 8),
+        "step_body10": (4, 0),
+        "step_many": (2, 0),
+        "step_many_body0": (1, 1),
+    }
+    lines = [
+        f"ptxas info : Function properties for {name}\n    16 bytes stack frame, {stores} bytes spill stores, "
+        f"{loads} bytes spill loads"
+        for name, (stores, loads) in spills.items()
+    ]
+    for name, registers in (("step", 40), ("step_many", 50)):
+        lines += [f"ptxas info : Compiling entry function '{name}'", f"ptxas info : Used {registers} registers"]
+    report = make_report(Manifest.from_json(data), notes="\n".join(lines))
+    assert (report.registers, report.spill_bytes) == (40, 24)
+    assert (report.repeat_registers, report.repeat_spill_bytes) == (50, 4)
+
+
 def test_a_failing_tk_opt_is_a_fault_of_ours_with_a_reproducer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tool = fake_tool(tmp_path / "tk-opt", "echo 'LLVM ERROR: Cannot select' >&2; kill -ABRT $$")
     monkeypatch.setenv("TRAINKERNEL_TK_OPT", str(tool))

@@ -4,6 +4,7 @@
 
 #include "lib/Analysis/TileFootprint.h"
 #include "lib/Conversion/Common/Describe.h"
+#include "lib/Conversion/Common/SharedBodies.h"
 #include "lib/Conversion/Common/StepLoop.h"
 #include "lib/Conversion/MegakernelToCPU/WorkerContext.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -22,7 +23,8 @@ using namespace mlir::megakernel;
 namespace {
 class KernelLowering {
 public:
-  KernelLowering(KernelOp kernel, int64_t lanes) : kernel(kernel), lanes(lanes), builder(kernel) {}
+  KernelLowering(KernelOp kernel, int64_t lanes, int64_t smallKernel)
+      : kernel(kernel), lanes(lanes), builder(kernel), bodies(kernel.getSymName().str() + "_body", smallKernel) {}
 
   LogicalResult run() {
     if (kernel.getTarget().value_or("cpu") != "cpu")
@@ -40,6 +42,9 @@ public:
     for (Operation &op : kernel.getBody().front())
       if (failed(lower(op)))
         return failure();
+    for (func::FuncOp body : bodies.share(worker))
+      lowerBFloat16(body);
+    lowerBFloat16(worker);
     kernel.erase();
     return success();
   }
@@ -48,12 +53,15 @@ private:
   int64_t workspaceBytes() { return std::max<int64_t>(64, kernel.getArenaBytes().value_or(0)); }
   void createFunction();
   LogicalResult lower(Operation &op);
+  LogicalResult lowerTiles(PhaseOp phase);
   LogicalResult lowerTile(TileOp tile);
 
   KernelOp kernel;
   int64_t lanes, scratchBytes = 64;
   OpBuilder builder;
   IRMapping buffers;
+  func::FuncOp worker;
+  SharedBodies bodies;
   std::optional<WorkerContext> context;
   /// Over the steps of a launch, where the kernel repeats.
   std::optional<StepLoop> loop;
@@ -71,10 +79,10 @@ void KernelLowering::createFunction() {
   if (kernel.getRepeat())
     types.append(2, builder.getI64Type());
   types.append({builder.getIndexType(), builder.getIndexType(), pointer, pointer});
-  auto function =
+  worker =
       func::FuncOp::create(builder, loc, (kernel.getSymName() + "_worker").str(), builder.getFunctionType(types, {}));
-  function->setAttr("megakernel.entry", kernel.getSymNameAttr());
-  Block *entry = function.addEntryBlock();
+  worker->setAttr("megakernel.entry", kernel.getSymNameAttr());
+  Block *entry = worker.addEntryBlock();
   builder.setInsertionPointToStart(entry);
   for (auto [index, argument] : llvm::enumerate(kernel.getArguments()))
     buffers.map(argument, entry->getArgument(index));
@@ -105,12 +113,8 @@ LogicalResult KernelLowering::lower(Operation &op) {
       context->barrier(loc);
     return success();
   }
-  if (auto phase = dyn_cast<PhaseOp>(op)) {
-    for (auto tile : phase.getBody().front().getOps<TileOp>())
-      if (failed(lowerTile(tile)))
-        return failure();
-    return success();
-  }
+  if (auto phase = dyn_cast<PhaseOp>(op))
+    return bodies.record(builder, [&] { return lowerTiles(phase); });
   if (isa<RepeatOp>(op)) {
     auto next = scf::IfOp::create(builder, loc, loop->hasNext(), /*withElseRegion=*/false);
     {
@@ -128,6 +132,13 @@ LogicalResult KernelLowering::lower(Operation &op) {
   if (isa<CommitOp>(op))
     return op.emitError("commit is not resolved, expected 'tk-commit-state' to have run");
   cloneReshape(builder, op, buffers);
+  return success();
+}
+
+LogicalResult KernelLowering::lowerTiles(PhaseOp phase) {
+  for (auto tile : phase.getBody().front().getOps<TileOp>())
+    if (failed(bodies.record(builder, [&] { return lowerTile(tile); })))
+      return failure();
   return success();
 }
 
@@ -152,11 +163,8 @@ struct ConvertMegakernelToCPUPass : public megakernel::impl::ConvertMegakernelTo
       return signalPassFailure();
     }
     for (auto kernel : llvm::make_early_inc_range(getOperation().getOps<KernelOp>()))
-      if (failed(KernelLowering(kernel, vectorBits / 32).run()))
+      if (failed(KernelLowering(kernel, vectorBits / 32, smallKernel).run()))
         return signalPassFailure();
-    for (auto function : getOperation().getOps<func::FuncOp>())
-      if (function->hasAttr("megakernel.entry"))
-        lowerBFloat16(function);
     if (failed(lowerMathNearZero(getOperation())))
       signalPassFailure();
   }

@@ -3,6 +3,7 @@
 #include "lib/Conversion/MegakernelToGPU/MegakernelToGPU.h"
 
 #include "lib/Conversion/Common/Describe.h"
+#include "lib/Conversion/Common/SharedBodies.h"
 #include "lib/Conversion/Common/StepLoop.h"
 #include "lib/Conversion/MegakernelToGPU/CtaContext.h"
 #include "lib/Scheduling/TargetTable.h"
@@ -52,11 +53,18 @@ enum class Steps {
   Repeated
 };
 
+/// What the pass was told.
+struct Options {
+  bool profile;
+  int64_t smallKernel;
+};
+
 /// One kernel function.
 class KernelLowering {
 public:
-  KernelLowering(KernelOp kernel, gpu::GPUModuleOp module, Steps steps, bool profile)
-      : kernel(kernel), module(module), builder(kernel), steps(steps), profile(profile) {}
+  KernelLowering(KernelOp kernel, gpu::GPUModuleOp module, StringRef name, Steps steps, const Options &options)
+      : kernel(kernel), module(module), name(name.str()), builder(kernel), steps(steps), profile(options.profile),
+        bodies(this->name + "_body", options.smallKernel, functionNeeds(kernel)) {}
 
   LogicalResult check() {
     if (!kernel.getTarget().value_or("sm").starts_with("sm"))
@@ -75,8 +83,8 @@ public:
   LaunchNeeds needs() { return {sharedBytes(), workspaceBytes(), overlapsLaunches()}; }
 
   /// Uses up the kernel.
-  LogicalResult run(StringRef name) {
-    createFunction(name);
+  LogicalResult run() {
+    createFunction();
     if (overlapsLaunches())
       emitEarlierLaunchesWait(*context, kernel.getLoc());
     recordTime(kernel.getLoc());
@@ -85,6 +93,7 @@ public:
     for (Operation &op : kernel.getBody().front())
       if (failed(lower(op)))
         return failure();
+    bodies.share(function);
     kernel.erase();
     return success();
   }
@@ -103,7 +112,7 @@ private:
     std::optional<trainkernel::TargetFacts> facts = trainkernel::findTarget(kernel.getTarget().value_or(""));
     return facts && facts->overlapsLaunches;
   }
-  void createFunction(StringRef name);
+  void createFunction();
   LogicalResult lower(Operation &op);
   LogicalResult lowerBarrier(BarrierOp barrier);
   void beginStep();
@@ -112,16 +121,25 @@ private:
   void open(PhaseOp phase);
   bool canPrefetch() const;
   LogicalResult prefetch();
+  LogicalResult lowerTiles();
   LogicalResult lowerTile(OpenPhase::Tile &tile);
   void recordTime(Location loc);
+  // Loads are slower where a function does not know that its buffers are in global memory. All threads run it together,
+  // up to its barriers: "convergent" keeps LLVM from giving threads a call of their own.
+  static SharedBodies::Needs functionNeeds(KernelOp kernel) {
+    return {gpu::AddressSpaceAttr::get(kernel.getContext(), gpu::AddressSpace::Global), {"convergent"}};
+  }
 
   KernelOp kernel;
   gpu::GPUModuleOp module;
+  std::string name;
   OpBuilder builder;
   Steps steps;
   bool profile;
   int64_t recorded = 0;
   IRMapping buffers;
+  gpu::GPUFuncOp function;
+  SharedBodies bodies;
   std::optional<CtaContext> context;
   std::optional<StepLoop> loop;
   /// Whether the CTA has yet to wait for the step before.
@@ -139,7 +157,7 @@ unsigned KernelLowering::indexBits() {
   return largest <= std::numeric_limits<int32_t>::max() ? 32 : 64;
 }
 
-void KernelLowering::createFunction(StringRef name) {
+void KernelLowering::createFunction() {
   Location loc = kernel.getLoc();
   unsigned bits = indexBits();
   auto width = DataLayoutEntryAttr::get(builder.getIndexType(), builder.getI32IntegerAttr(bits));
@@ -152,7 +170,7 @@ void KernelLowering::createFunction(StringRef name) {
   unsigned workspace = types.size() - 1;
   if (steps != Steps::One)
     types.append(2, builder.getI32Type());
-  auto function = gpu::GPUFuncOp::create(builder, loc, name, builder.getFunctionType(types, {}));
+  function = gpu::GPUFuncOp::create(builder, loc, name, builder.getFunctionType(types, {}));
   function->setAttr(gpu::GPUDialect::getKernelFuncAttrName(), builder.getUnitAttr());
   int32_t threads = kernel.getThreads(), cluster = kernel.getCluster();
   function->setAttr(NVVM::NVVMDialect::getReqntidAttrName(), builder.getDenseI32ArrayAttr({threads, 1, 1}));
@@ -193,9 +211,8 @@ LogicalResult KernelLowering::lower(Operation &op) {
       open(phase);
     if (isApart && failed(joinStep()))
       return failure();
-    for (std::unique_ptr<OpenPhase::Tile> &tile : current.tiles)
-      if (failed(lowerTile(*tile)))
-        return failure();
+    if (failed(bodies.record(builder, [&] { return lowerTiles(); })))
+      return failure();
     current = {};
     recordTime(loc);
     return success();
@@ -257,8 +274,17 @@ bool KernelLowering::canPrefetch() const {
 LogicalResult KernelLowering::prefetch() {
   if (!canPrefetch())
     return success();
+  return bodies.record(builder, [&]() -> LogicalResult {
+    for (std::unique_ptr<OpenPhase::Tile> &tile : current.tiles)
+      if (tile->emitter && failed(bodies.record(builder, [&] { return tile->emitter->prefetch(); })))
+        return failure();
+    return success();
+  });
+}
+
+LogicalResult KernelLowering::lowerTiles() {
   for (std::unique_ptr<OpenPhase::Tile> &tile : current.tiles)
-    if (tile->emitter && failed(tile->emitter->prefetch()))
+    if (failed(bodies.record(builder, [&] { return lowerTile(*tile); })))
       return failure();
   return success();
 }
@@ -390,21 +416,22 @@ struct ConvertMegakernelToGPUPass : public megakernel::impl::ConvertMegakernelTo
     int64_t numTileOps = 0;
     kernel.walk([&](TileOp) { ++numTileOps; });
     Steps repeated = isApart && numTileOps <= hoistOps ? Steps::Hoisted : Steps::Repeated;
-    KernelLowering whole(kernel, module, repeat ? repeated : Steps::One, profile);
+    Options options{profile, smallKernel};
+    std::string wholeName = isApart ? name + "_many" : name;
+    KernelLowering whole(kernel, module, wholeName, repeat ? repeated : Steps::One, options);
     if (failed(whole.check()))
       return failure();
     LaunchNeeds needs = whole.needs();
-    std::string wholeName = isApart ? name + "_many" : name;
     if (repeat)
       needs.repeated = wholeName;
     if (failed(describeKernel(getOperation(), kernel, needs)))
       return failure();
     if (isApart) {
       KernelOp once = cast<KernelOp>(builder.clone(*kernel));
-      if (failed(KernelLowering(once, module, Steps::One, profile).run(name)))
+      if (failed(KernelLowering(once, module, name, Steps::One, options).run()))
         return failure();
     }
-    return whole.run(wholeName);
+    return whole.run();
   }
 };
 } // namespace

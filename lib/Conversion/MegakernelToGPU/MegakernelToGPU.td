@@ -23,6 +23,9 @@ def ConvertMegakernelToGPU : Pass<"convert-megakernel-to-gpu", "::mlir::ModuleOp
     which each phase and each barrier ends, to the end of the workspace: one row of 64-bit numbers per event, one
     column per CTA. Of a launch of several steps these are the times of the last one.
 
+    In a kernel of more ops than `small-kernel`, code of phases or tile ops that recurs three times or more, with other
+    buffers and other first tiles, becomes one function that is called with them.
+
     Fails on a body that has no vector form, naming the op.
   }];
   let options = [
@@ -30,9 +33,11 @@ def ConvertMegakernelToGPU : Pass<"convert-megakernel-to-gpu", "::mlir::ModuleOp
     Option<"separatePhases", "separate-phases", "int64_t", "12",
            "Phases up to which launches of one step have a function of their own">,
     Option<"hoistOps", "hoist-ops", "int64_t", "4",
-           "Tile ops up to which such a kernel computes indices ahead of the loop over steps">
+           "Tile ops up to which such a kernel computes indices ahead of the loop over steps">,
+    Option<"smallKernel", "small-kernel", "int64_t", "::mlir::megakernel::smallGPUKernel",
+           "ops up to which a kernel keeps all its code in one function">
   ];
   let dependentDialects = ["::mlir::gpu::GPUDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect",
-                           "::mlir::memref::MemRefDialect", "::mlir::DLTIDialect",
+                           "::mlir::memref::MemRefDialect", "::mlir::DLTIDialect", "::mlir::func::FuncDialect",
                            "::mlir::NVVM::NVVMDialect", "::mlir::LLVM::LLVMDialect"];
 }

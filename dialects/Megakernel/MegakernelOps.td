@@ -237,15 +237,22 @@ def Megakernel_KernelOp : Megakernel_Op<"kernel", [FunctionOpInterface, Isolated
 }
 
 def Megakernel_BufferOp : Megakernel_Op<"buffer", [Pure, ParentOneOf<["KernelOp"]>]> {
-  let summary = "a value's place in the arena";
+  let summary = "a value's place in the arena or on chip";
   let description = [{
     A contiguous row-major buffer in global memory. `offset` is its place in the arena, in bytes; it is missing
     until buffers are planned. Buffers whose lifetimes are apart may overlap.
 
+    With `shared_at` it lies on chip instead: each CTA has a part of it in its shared memory, from that byte on. A part
+    is `part` elements that follow each other in row-major order; part `p` lies with CTA `(first_cta + p) mod grid`, and
+    the tiles on a CTA touch no other part than its own.
+
     Constraints:
 
     * (B1) the type is a memref with an identity layout, of a shape and an element type of (S1) of `megakernel.step`;
-    * (B2) the offset, where set, is a non-negative multiple of 16.
+    * (B2) the offset, where set, is a non-negative multiple of 16;
+    * (B3) `shared_at` is a non-negative multiple of 16 and stands with `part` and without `offset`; neither `part` nor
+      `first_cta` stands without it;
+    * (B4) parts are of one size, a multiple of 16 bytes, and no more than CTAs.
 
     Example:
 
@@ -256,8 +263,17 @@ def Megakernel_BufferOp : Megakernel_Op<"buffer", [Pure, ParentOneOf<["KernelOp"
     }
     ```
   }];
-  let arguments = (ins OptionalAttr<I64Attr>:$offset);
+  let arguments = (ins OptionalAttr<I64Attr>:$offset, OptionalAttr<I64Attr>:$shared_at, OptionalAttr<I64Attr>:$part,
+                       DefaultValuedAttr<I64Attr, "0">:$first_cta);
   let results = (outs MemRefRankOf<[AnyType], [0, 1, 2, 3, 4, 5, 6, 7, 8]>:$result);
+  let builders = [OpBuilder<(ins "::mlir::Type":$type), [{
+    build($_builder, $_state, type, /*offset=*/nullptr, /*shared_at=*/nullptr, /*part=*/nullptr, /*first_cta=*/0);
+  }]>];
+  let extraClassDeclaration = [{
+    bool isOnChip() { return getSharedAt().has_value(); }
+    /// How many parts a buffer on chip has.
+    int64_t getNumParts() { return getType().getNumElements() / static_cast<int64_t>(*getPart()); }
+  }];
   let assemblyFormat = "attr-dict `:` type($result)";
   let hasVerifier = 1;
 }

@@ -121,6 +121,25 @@ LogicalResult KernelOp::verify() {
 // BufferOp, PhaseOp, RepeatOp, CommitOp
 //===----------------------------------------------------------------------===//
 
+static LogicalResult verifyParts(BufferOp buffer) {
+  std::optional<uint64_t> at = buffer.getSharedAt(), part = buffer.getPart();
+  if (!at && !part && buffer.getFirstCta() == 0)
+    return success();
+  if (!at || !part || buffer.getOffset() || static_cast<int64_t>(*at) < 0 || *at % 16 != 0)
+    return buffer.emitOpError(
+        "has parts, expected a 'shared_at' that is a non-negative multiple of 16, a 'part' and no "
+        "'offset' (B3)");
+  int64_t elements = *part, all = buffer.getType().getNumElements();
+  int64_t bytes = std::max<int64_t>(1, buffer.getType().getElementTypeBitWidth() / 8);
+  int64_t grid = buffer->getParentOfType<KernelOp>().getGrid();
+  if (elements > 0 && all % elements == 0 && elements * bytes % 16 == 0 && all / elements <= grid &&
+      static_cast<int64_t>(buffer.getFirstCta()) >= 0)
+    return success();
+  return buffer.emitOpError() << "has parts of " << elements << " of " << all << " elements from CTA "
+                              << static_cast<int64_t>(buffer.getFirstCta()) << " on, expected parts of one size, a "
+                              << "multiple of 16 bytes, and at most " << grid << " of them (B4)";
+}
+
 LogicalResult BufferOp::verify() {
   if (!isContiguousBuffer(getType()))
     return emitOpError() << "has type " << getType()
@@ -129,7 +148,7 @@ LogicalResult BufferOp::verify() {
   if (getOffset() && (static_cast<int64_t>(*getOffset()) < 0 || *getOffset() % 16 != 0))
     return emitOpError() << "has offset " << static_cast<int64_t>(*getOffset())
                          << ", expected a non-negative multiple of 16 (B2)";
-  return success();
+  return verifyParts(*this);
 }
 
 LogicalResult PhaseOp::verify() {

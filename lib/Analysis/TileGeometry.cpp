@@ -2,7 +2,7 @@
 
 #include "lib/Analysis/TileGeometry.h"
 
-#include "lib/Analysis/KeptOperands.h"
+#include "lib/Analysis/OnChip.h"
 #include "lib/Analysis/Sources.h"
 #include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -169,7 +169,7 @@ int64_t mlir::megakernel::sharedBytesOf(const TileGeometry &geometry, int64_t th
 }
 
 SharedLayout::SharedLayout(PhaseOp phase, int64_t threads, int64_t limit) {
-  const int64_t start = llvm::alignTo(keptBytesAt(phase), 16);
+  const int64_t start = llvm::alignTo(reservedBytesAt(phase), 16);
   int64_t largest = 0, end = start;
   for (auto tile : phase.getBody().front().getOps<TileOp>()) {
     int64_t needed = llvm::alignTo(sharedBytesOf(TileGeometry(tile), threads), 16);

@@ -91,8 +91,11 @@ struct ContractionPlan : ContractionGeometry {
   ContractionPlan(const TileGeometry &geometry, int64_t threads);
 
   int64_t sharedBytes() const {
-    return std::max<int64_t>(stageBytes * (isPipelined ? 2 : 1), llvm::alignTo(layout.groups * partialsBytes(), 16));
+    return std::max<int64_t>(stageBytes * (isPipelined ? 2 : 1), sumsOffset() + sumsBytes());
   }
+  /// All groups' sums, and where they start, from the start of the operands.
+  int64_t sumsBytes() const { return llvm::alignTo(layout.groups * partialsBytes(), 16); }
+  int64_t sumsOffset() const { return trainkernel::sumsOffset(stageBytes, sumsBytes(), numChunks); }
   /// True where a chunk of k is multiplied while the next one comes in: both operands have two tiles in shared memory,
   /// `stageBytes` apart, and what is on its way stands in registers.
   bool isPipelined;
@@ -122,8 +125,8 @@ int64_t sharedBytesOf(const TileGeometry &geometry, int64_t threads);
 
 /// Where the shared memory of each tile op of a phase starts.
 struct SharedLayout {
-  /// Behind what is kept while the phase runs, the ops lie behind one another where that fits into `limit` bytes; else
-  /// each has all of it, one after the other.
+  /// Behind what stays in shared memory while the phase runs, the ops lie behind one another where that fits into
+  /// `limit` bytes; else each has all of it, one after the other.
   SharedLayout(PhaseOp phase, int64_t threads, int64_t limit);
 
   SmallVector<int64_t> offsets;

@@ -13,9 +13,11 @@
 #include "lib/Transforms/CheckSchedule/CheckSchedule.h"
 #include "lib/Transforms/CommitState/CommitState.h"
 #include "lib/Transforms/EmbedManifest/EmbedManifest.h"
+#include "lib/Transforms/FetchAhead/FetchAhead.h"
 #include "lib/Transforms/ImportLinalg/ImportLinalg.h"
 #include "lib/Transforms/InlinePointwise/InlinePointwise.h"
 #include "lib/Transforms/InsertBarriers/InsertBarriers.h"
+#include "lib/Transforms/KeepOnChip/KeepOnChip.h"
 #include "lib/Transforms/KeepOperands/KeepOperands.h"
 #include "lib/Transforms/KeepRounding/KeepRounding.h"
 #include "lib/Transforms/NormalizeNumerics/NormalizeNumerics.h"
@@ -126,6 +128,13 @@ static void buildSchedule(OpPassManager &pm, const ScheduleOptions &options) {
   pm.addNestedPass<KernelOp>(createTkKeepOperands());
   // Barriers before buffers: memory is reused only across a barrier.
   pm.addNestedPass<KernelOp>(createTkInsertBarriers());
+  // What is kept on chip needs no place in the arena. What comes from afar in time is there as soon as what is kept, so
+  // that long lives come last.
+  TkKeepOnChipOptions nearby;
+  nearby.maxDistance = 2;
+  pm.addNestedPass<KernelOp>(createTkKeepOnChip(nearby));
+  pm.addNestedPass<KernelOp>(createTkFetchAhead());
+  pm.addNestedPass<KernelOp>(createTkKeepOnChip());
   pm.addNestedPass<KernelOp>(createTkPlanBuffers());
   // Before inputs are prefetched: the first phase's can be while the step before ends.
   pm.addNestedPass<KernelOp>(createTkRepeatSteps());

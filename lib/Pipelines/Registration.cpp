@@ -11,9 +11,11 @@
 #include "lib/Transforms/CheckSchedule/CheckSchedule.h"
 #include "lib/Transforms/CommitState/CommitState.h"
 #include "lib/Transforms/EmbedManifest/EmbedManifest.h"
+#include "lib/Transforms/FetchAhead/FetchAhead.h"
 #include "lib/Transforms/ImportLinalg/ImportLinalg.h"
 #include "lib/Transforms/InlinePointwise/InlinePointwise.h"
 #include "lib/Transforms/InsertBarriers/InsertBarriers.h"
+#include "lib/Transforms/KeepOnChip/KeepOnChip.h"
 #include "lib/Transforms/KeepOperands/KeepOperands.h"
 #include "lib/Transforms/KeepRounding/KeepRounding.h"
 #include "lib/Transforms/NormalizeNumerics/NormalizeNumerics.h"
@@ -48,7 +50,9 @@ void mlir::megakernel::registerOwnPasses() {
   registerSplitReductionsPasses();
   registerRequireFormPasses();
   registerCommitStatePasses();
+  registerKeepOnChipPasses();
   registerKeepOperandsPasses();
+  registerFetchAheadPasses();
   registerInsertBarriersPasses();
   registerPredictTimesPasses();
   registerPrefetchInputsPasses();

@@ -48,6 +48,13 @@ int64_t stagedBytes(Multiplier multiplier);
 /// along k, or along m or n.
 int64_t rowPadding(Multiplier multiplier, bool alongK);
 
+/// Where the sums of a tile's groups of threads lie in shared memory, in bytes from the operands' start: behind the
+/// operands where that is small, so that no thread waits for others to be done with them, else in their place.
+inline int64_t sumsOffset(int64_t stageBytes, int64_t sumsBytes, int64_t numChunks) {
+  constexpr int64_t small = 48 << 10;
+  return numChunks == 1 && stageBytes + sumsBytes <= small ? stageBytes : 0;
+}
+
 } // namespace trainkernel
 
 #endif

@@ -113,8 +113,9 @@ static int64_t sharedBytes(const ContractionShape &shape, const ContractionTile 
   int64_t bytes = stagedBytes(shape.multiplier), padding = rowPadding(shape.multiplier, /*alongK=*/true);
   int64_t paddingAcross = rowPadding(shape.multiplier, /*alongK=*/false);
   int64_t stage = (tile.m + tile.n) * (tile.k * bytes + padding) + tile.k * 2 * paddingAcross;
+  int64_t sums = partialsBytes(tile, layoutOf(shape, tile, target));
   return std::max(stage * (isPipelined(shape, tile, target) ? 2 : 1),
-                  partialsBytes(tile, layoutOf(shape, tile, target)));
+                  sums + sumsOffset(llvm::alignTo(stage, 16), sums, divideCeil(shape.k, tile.k)));
 }
 
 ContractionTile trainkernel::chooseContractionTile(const ContractionShape &shape, const TargetFacts &target,
@@ -164,8 +165,9 @@ static void planKept(const ContractionShape &shape, WholeRowTile &whole, const T
   int64_t paddingAcross = rowPadding(shape.multiplier, /*alongK=*/false);
   // Either dimension of an operand may be the one whose rows are padded.
   whole.keptBytes = tile.n * tile.k * bytes + std::max(tile.n, tile.k) * padding;
-  whole.ownBytes = std::max(tile.m * tile.k * bytes + std::max(tile.m * padding, tile.k * paddingAcross),
-                            partialsBytes(tile, layoutOf(shape, tile, target)));
+  int64_t own = llvm::alignTo(tile.m * tile.k * bytes + std::max(tile.m * padding, tile.k * paddingAcross), 16);
+  int64_t sums = partialsBytes(tile, layoutOf(shape, tile, target));
+  whole.ownBytes = std::max(own, sums + sumsOffset(own, sums, /*numChunks=*/1));
 }
 
 std::optional<WholeRowTile> trainkernel::chooseWholeRowTile(const ContractionShape &shape, int64_t rows, bool mayKeep,
@@ -174,7 +176,7 @@ std::optional<WholeRowTile> trainkernel::chooseWholeRowTile(const ContractionSha
   int64_t columns = llvm::alignTo(shape.n, 16), wholeDepth = llvm::alignTo(shape.k, 16);
   // A matrix unit multiplies 16 rows at a time, also where there are fewer.
   int64_t unitRows = llvm::alignTo(rows, 16);
-  bool fitsUnit = rows == unitRows || (findMatrixStep(shape.multiplier) && rows % 8 == 0);
+  bool fitsUnit = rows == unitRows || (findMatrixStep(shape.multiplier) && (rows < 8 || rows % 8 == 0));
   if (!fitsUnit || unitRows * columns > std::min<int64_t>(64 * 128, mostResults(shape.multiplier)))
     return std::nullopt;
   ContractionShape own = shape;

@@ -150,7 +150,7 @@ def test_tiles_either_become_code_or_are_refused(
         ("tile[0.1]=16x16x16", "names no operation"),
         ("tile[0.0]=16x16", "expected 3 sizes, for the domain 40x88x72"),
         ("tile[0.0]=20x16x16", "expected powers of two from 16 on along m and n"),
-        ("tile[0.0]=64x64x4096", "bytes of shared memory, expected at most 232448; the planner's tiles are"),
+        ("tile[0.0]=64x64x4096", "bytes of shared memory, expected at most 232432; the planner's tiles are"),
         ("cluster=17", "expected at most 16 CTAs on sm_90a"),
         ("grid=12,cluster=8", "expected a grid of whole clusters, such as 16"),
         ("grid=2000", "expected at most 1056 CTAs, which run at once on sm_90a"),

@@ -117,6 +117,25 @@ Value ElementEmitter::outsideConstant(Operation *user, Value value) {
   return nullptr;
 }
 
+namespace {
+/// Which tensor of an insertion has an element, as far as the indices are known.
+enum class InsertSide { Source, Dest, Unknown };
+} // namespace
+
+static InsertSide sideOf(tensor::InsertSliceOp op, ArrayRef<LaneIndex> indices) {
+  InsertSide side = InsertSide::Source;
+  for (auto [dim, index] : llvm::enumerate(indices)) {
+    int64_t first = op.getStaticOffset(dim), size = op.getStaticSize(dim), step = op.getStaticStride(dim);
+    int64_t last = first + (size - 1) * step, extent = op.getDestType().getDimSize(dim);
+    if (index.last < first || index.first > last)
+      return InsertSide::Dest;
+    bool isWhole = step == 1 && index.first >= first && std::min(index.last, extent - 1) <= last;
+    if (!isWhole)
+      side = InsertSide::Unknown;
+  }
+  return side;
+}
+
 // Calls `visit` for each element of a region argument that the element of `tensor` is computed from, in an order that
 // depends on nothing but the region.
 void ElementEmitter::visitLoads(Value tensor, ArrayRef<LaneIndex> indices,
@@ -128,6 +147,13 @@ void ElementEmitter::visitLoads(Value tensor, ArrayRef<LaneIndex> indices,
   Operation *op = tensor.getDefiningOp();
   SmallVector<LaneIndex> loops(indices);
   SmallVector<OpOperand *> operands;
+  if (auto insert = dyn_cast<tensor::InsertSliceOp>(op)) {
+    InsertSide side = sideOf(insert, indices);
+    if (side == InsertSide::Dest)
+      visitLoads(insert.getDest(), indices, visit);
+    if (side == InsertSide::Source)
+      operands = {&insert.getSourceMutable()};
+  }
   if (auto generic = dyn_cast<GenericOp>(op)) {
     AffineMap map = generic.getMatchingIndexingMap(generic.getDpsInitOperand(cast<OpResult>(tensor).getResultNumber()));
     if (isReduction(generic) || !map.isPermutation())
@@ -314,7 +340,8 @@ static std::optional<SmallVector<LaneIndex>> evaluateAll(const IndexMath &math, 
   return indices;
 }
 
-// Where the owner of `operand`, a structured op or a view, reads it for its own element at `indices`.
+// Where the owner of `operand`, a structured op, a view or an insertion that has the element, reads it for its own
+// element at `indices`.
 std::optional<SmallVector<LaneIndex>> ElementEmitter::operandIndices(OpOperand &operand, ArrayRef<LaneIndex> indices) {
   Place at = placeOf(indices);
   for (const OperandPlace &known : operandPlaces)
@@ -322,7 +349,10 @@ std::optional<SmallVector<LaneIndex>> ElementEmitter::operandIndices(OpOperand &
       return known.indices;
   Operation *owner = operand.getOwner();
   std::optional<SmallVector<LaneIndex>> source;
-  if (auto generic = dyn_cast<GenericOp>(owner))
+  Value inside;
+  if (auto insert = dyn_cast<tensor::InsertSliceOp>(owner))
+    source = insertedIndices(insert, indices, inside);
+  else if (auto generic = dyn_cast<GenericOp>(owner))
     source = evaluateAll(IndexMath(builder, owner->getLoc()), generic.getMatchingIndexingMap(&operand), indices);
   else
     source = viewIndices(owner, indices);
@@ -373,16 +403,35 @@ Value ElementEmitter::emitView(Operation *op, ArrayRef<LaneIndex> indices) {
 // Both tensors are read, the inserted one at its nearest element, and one value is chosen: a branch would keep loads
 // apart.
 Value ElementEmitter::emitInsertSlice(tensor::InsertSliceOp op, ArrayRef<LaneIndex> indices) {
+  InsertSide side = sideOf(op, indices);
+  if (side == InsertSide::Dest)
+    return emit(op.getDest(), indices);
+  Value inside;
+  std::optional<SmallVector<LaneIndex>> source = side == InsertSide::Source
+                                                     ? operandIndices(op.getSourceMutable(), indices)
+                                                     : insertedIndices(op, indices, inside);
+  if (!source)
+    return emitPerLane(op.getResult(), indices);
+  Value inserted = emit(op.getSource(), *source);
+  if (!inserted || !inside)
+    return inserted;
+  Value kept = emit(op.getDest(), indices);
+  return kept ? arith::SelectOp::create(builder, op.getLoc(), inside, inserted, kept).getResult() : nullptr;
+}
+
+// Where the inserted tensor has the element at `indices`, or its nearest one; `inside` says which, unless null. Nothing
+// where lanes do not stay together.
+std::optional<SmallVector<LaneIndex>> ElementEmitter::insertedIndices(tensor::InsertSliceOp op,
+                                                                      ArrayRef<LaneIndex> indices, Value &inside) {
   IndexMath math(builder, op.getLoc());
   llvm::SmallBitVector dropped = op.getDroppedDims();
   SmallVector<LaneIndex> source;
-  Value inside;
   for (auto [dim, index] : llvm::enumerate(indices)) {
     int64_t offset = op.getStaticOffset(dim), size = op.getStaticSize(dim), step = op.getStaticStride(dim);
     bool staysTogether = index.isUniform() || (index.stride == 1 && step == 1 && offset % lanes == 0 &&
                                                size % lanes == 0 && index.divisor % lanes == 0);
     if (!staysTogether)
-      return emitPerLane(op.getResult(), indices);
+      return std::nullopt;
     // Below the offset this wraps around, beyond any size.
     Value local = offset == 0 ? index.base : math.sub(index.base, math.constant(offset));
     if (offset != 0 || size * step < op.getDestType().getDimSize(dim))
@@ -397,11 +446,7 @@ Value ElementEmitter::emitInsertSlice(tensor::InsertSliceOp op, ArrayRef<LaneInd
     if (!dropped.test(dim))
       source.push_back({local, index.stride, index.isUniform() ? 1 : lanes});
   }
-  Value inserted = emit(op.getSource(), source);
-  if (!inserted || !inside)
-    return inserted;
-  Value kept = emit(op.getDest(), indices);
-  return kept ? arith::SelectOp::create(builder, op.getLoc(), inside, inserted, kept).getResult() : nullptr;
+  return source;
 }
 
 // Where lanes do not stay together: each lane on its own.

@@ -69,6 +69,8 @@ private:
   Value emitConstant(arith::ConstantOp op, ArrayRef<LaneIndex> indices);
   Value emitView(Operation *op, ArrayRef<LaneIndex> indices);
   Value emitInsertSlice(tensor::InsertSliceOp op, ArrayRef<LaneIndex> indices);
+  std::optional<SmallVector<LaneIndex>> insertedIndices(tensor::InsertSliceOp op, ArrayRef<LaneIndex> indices,
+                                                        Value &inside);
   Value emitPerLane(Value tensor, ArrayRef<LaneIndex> indices);
   Value truthOf(Value byte);
   int64_t startOf(Value buffer);

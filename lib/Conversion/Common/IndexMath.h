@@ -45,11 +45,13 @@ private:
 /// The value of `index` where it is a constant.
 std::optional<int64_t> constantIndex(Value index);
 
-/// An index that lane l of a vector sees as `base + l * stride`. `divisor` is known to divide `base`.
+/// An index that lane l of a vector sees as `base + l * stride`. `divisor` is known to divide `base`, and all lanes are
+/// known to be from `first` to `last`.
 struct LaneIndex {
   Value base;
   int64_t stride = 0;
   int64_t divisor = 1;
+  int64_t first = 0, last = std::numeric_limits<int64_t>::max();
 
   bool isUniform() const { return stride == 0; }
 };

@@ -29,7 +29,7 @@ static bool isAvailable(Value value) {
 // A buffer is passed as its address alone.
 static bool isPassable(Value value) {
   auto buffer = dyn_cast<MemRefType>(value.getType());
-  return !buffer || isAvailable(value) || (buffer.getLayout().isIdentity() && !buffer.getMemorySpace());
+  return !buffer || isAvailable(value) || (buffer.getLayout().isIdentity() && buffer.hasStaticShape());
 }
 
 /// Parts that are alike. The first becomes the function.
@@ -224,9 +224,10 @@ SharedBodies::Uses SharedBodies::usesOf(const Group &group, Parameters &paramete
 
 Type SharedBodies::passedType(Type type) const {
   auto buffer = dyn_cast<MemRefType>(type);
-  return buffer && needs.bufferSpace ? MemRefType::get(buffer.getShape(), buffer.getElementType(),
-                                                       MemRefLayoutAttrInterface(), needs.bufferSpace)
-                                     : type;
+  return buffer && needs.bufferSpace && !buffer.getMemorySpace()
+             ? MemRefType::get(buffer.getShape(), buffer.getElementType(), MemRefLayoutAttrInterface(),
+                               needs.bufferSpace)
+             : type;
 }
 
 static Value castSpace(OpBuilder &builder, Location loc, Value value, Type type) {

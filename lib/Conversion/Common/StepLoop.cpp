@@ -4,6 +4,7 @@
 
 #include "lib/Analysis/KernelAccesses.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
 using namespace mlir;
@@ -19,14 +20,15 @@ static constexpr llvm::StringLiteral entryAlignment = "megakernel.alignment";
 // are computed on pointers. The casts are to what buffers become when they are lowered, and fold with that.
 static Type descriptorType(MemRefType type, unsigned indexBits) {
   MLIRContext *context = type.getContext();
-  Type pointer = LLVM::LLVMPointerType::get(context), index = IntegerType::get(context, indexBits);
+  bool isShared = gpu::GPUDialect::hasWorkgroupMemoryAddressSpace(type);
+  Type pointer = LLVM::LLVMPointerType::get(context, isShared ? 3 : 0), index = IntegerType::get(context, indexBits);
   SmallVector<Type> fields{pointer, pointer, index};
   if (type.getRank() > 0)
     fields.append(2, LLVM::LLVMArrayType::get(index, type.getRank()));
   return LLVM::LLVMStructType::getLiteral(context, fields);
 }
 
-static Value addressOf(OpBuilder &builder, Value buffer, unsigned indexBits) {
+Value mlir::megakernel::addressOf(OpBuilder &builder, Value buffer, unsigned indexBits) {
   Type lowered = descriptorType(cast<MemRefType>(buffer.getType()), indexBits);
   Value descriptor = UnrealizedConversionCastOp::create(builder, buffer.getLoc(), lowered, buffer).getResult(0);
   return LLVM::ExtractValueOp::create(builder, buffer.getLoc(), descriptor, 1);

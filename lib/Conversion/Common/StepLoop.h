@@ -45,6 +45,9 @@ private:
   scf::WhileOp loop;
 };
 
+/// The pointer to a buffer's first element.
+Value addressOf(OpBuilder &builder, Value buffer, unsigned indexBits);
+
 /// Bytes that the start of a buffer is known to be a multiple of, where it is less than for other buffers: that of an
 /// entry among others. Nothing where it is not known to be less.
 std::optional<int64_t> alignmentOfEntry(Value buffer);

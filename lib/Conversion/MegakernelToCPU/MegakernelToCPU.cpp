@@ -2,6 +2,7 @@
 
 #include "lib/Conversion/MegakernelToCPU/MegakernelToCPU.h"
 
+#include "lib/Analysis/KernelAccesses.h"
 #include "lib/Analysis/TileFootprint.h"
 #include "lib/Conversion/Common/Describe.h"
 #include "lib/Conversion/Common/SharedBodies.h"
@@ -50,7 +51,24 @@ public:
   }
 
 private:
-  int64_t workspaceBytes() { return std::max<int64_t>(64, kernel.getArenaBytes().value_or(0)); }
+  int64_t workspaceBytes() { return std::max<int64_t>(64, arenaBytes() + onChipBytes(nullptr)); }
+  int64_t arenaBytes() { return llvm::alignTo(kernel.getArenaBytes().value_or(0), 64); }
+  // Those of the buffers on chip that come before `end`, or of all.
+  int64_t onChipBytes(Operation *end) {
+    int64_t bytes = 0;
+    for (auto buffer : kernel.getBody().front().getOps<BufferOp>()) {
+      if (buffer == end)
+        break;
+      bytes += buffer.isOnChip() ? llvm::alignTo(bytesOfBuffer(buffer.getType()), 64) : 0;
+    }
+    return bytes;
+  }
+  // A CPU has memory of one kind only: what a schedule for others has on chip lies behind the arena.
+  std::optional<int64_t> placeOf(BufferOp buffer) {
+    if (buffer.isOnChip())
+      return arenaBytes() + onChipBytes(buffer);
+    return buffer.getOffset();
+  }
   void createFunction();
   LogicalResult lower(Operation &op);
   LogicalResult lowerTiles(PhaseOp phase);
@@ -99,9 +117,10 @@ void KernelLowering::createFunction() {
 LogicalResult KernelLowering::lower(Operation &op) {
   Location loc = op.getLoc();
   if (auto buffer = dyn_cast<BufferOp>(op)) {
-    if (!buffer.getOffset())
+    std::optional<int64_t> place = placeOf(buffer);
+    if (!place)
       return buffer.emitError("buffer has no offset, expected 'tk-plan-buffers' to have run");
-    Value offset = context->math(loc).constant(*buffer.getOffset());
+    Value offset = context->math(loc).constant(*place);
     buffers.map(buffer.getResult(), memref::ViewOp::create(builder, loc, typeInMemory(buffer.getType()),
                                                            context->workspace, offset, ValueRange())
                                         .getResult());

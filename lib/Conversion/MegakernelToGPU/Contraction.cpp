@@ -14,11 +14,11 @@ using namespace mlir::megakernel;
 namespace {
 class ContractionEmitter : public TileEmitter {
 public:
-  ContractionEmitter(const CtaContext &context, TileDomain &domain, int64_t sharedOffset)
-      : context(context), domain(domain), plan(planAt(domain, context.threads, sharedOffset)), builder(context.builder),
-        loc(plan.op->getLoc()), math(builder, loc), unit(createUnit(context, plan)),
-        aStager(context, domain, plan, plan.aOperand, plan.a), bStager(context, domain, plan, plan.bOperand, plan.b),
-        bIsStaged(domain.tile.getReusesKept()) {}
+  ContractionEmitter(const CtaContext &context, TileDomain &domain, int64_t sharedOffset, bool isLastUse)
+      : context(context), domain(domain), isAlone(isLastUse && domain.numTiles <= context.grid),
+        plan(planAt(domain, context.threads, sharedOffset)), builder(context.builder), loc(plan.op->getLoc()),
+        math(builder, loc), unit(createUnit(context, plan)), aStager(context, domain, plan, plan.aOperand, plan.a),
+        bStager(context, domain, plan, plan.bOperand, plan.b), bIsStaged(domain.tile.getReusesKept()) {}
 
   LogicalResult prefetch() override {
     // A CTA with several tiles, or a first chunk that others replace, would overwrite what is prefetched before it is
@@ -110,7 +110,9 @@ private:
             return failure();
           context.barrier(loc);
           SmallVector<Value> next = addProduct(tiles, accumulators);
-          context.barrier(loc);
+          // The next chunk, or the sums, take the place of the operands.
+          if (plan.numChunks > 1 || (plan.layout.meets ? plan.sumsOffset() == 0 : !isAlone))
+            context.barrier(loc);
           return next;
         });
   }
@@ -158,7 +160,8 @@ private:
     context.barrier(loc);
     sums = addProduct(tilesOf(last), sums);
     // Whoever comes next may fill the tiles.
-    context.barrier(loc);
+    if (plan.layout.meets || !isAlone)
+      context.barrier(loc);
     return sums;
   }
 
@@ -208,7 +211,8 @@ private:
           result.indices.push_back(start);
       }
       result.inBounds = domain.inBounds(math, result.indices);
-      if (plan.rows < plan.sizeOf(plan.mLoop))
+      // Sums that meet are dealt out within the tile.
+      if (plan.rows < plan.sizeOf(plan.mLoop) && !plan.layout.meets)
         result.inBounds = math.both(result.inBounds, math.less(m, plan.rows));
       result.emitter = std::make_unique<ElementEmitter>(builder, domain.tile, lanes);
       results.push_back(std::move(result));
@@ -240,7 +244,7 @@ private:
         return failure();
     }
     // The next tile's operands take the place of the sums.
-    if (plan.layout.meets)
+    if (plan.layout.meets && !isAlone)
       context.barrier(loc);
     return success();
   }
@@ -265,6 +269,8 @@ private:
 
   const CtaContext &context;
   TileDomain &domain;
+  /// Nothing else uses the shared memory before the CTA's threads meet at a barrier of the kernel.
+  bool isAlone;
   ContractionPlan plan;
   OpBuilder &builder;
   Location loc;
@@ -281,6 +287,6 @@ private:
 } // namespace
 
 std::unique_ptr<TileEmitter> mlir::megakernel::createContraction(const CtaContext &context, TileDomain &domain,
-                                                                 int64_t sharedOffset) {
-  return std::make_unique<ContractionEmitter>(context, domain, sharedOffset);
+                                                                 int64_t sharedOffset, bool isLastUse) {
+  return std::make_unique<ContractionEmitter>(context, domain, sharedOffset, isLastUse);
 }

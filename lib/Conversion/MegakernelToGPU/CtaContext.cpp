@@ -56,6 +56,11 @@ LogicalResult CtaContext::forEachTile(const TileDomain &domain,
                     [&](Value number) { return body(domain.origin(math, number)); });
 }
 
-LogicalResult CtaContext::forEachItem(Location loc, int64_t count, function_ref<LogicalResult(Value)> body) const {
-  return forStrided(*this, loc, thread, count, threads, body);
+LogicalResult CtaContext::forEachItem(Location loc, int64_t count, int64_t firstThread,
+                                      function_ref<LogicalResult(Value)> body) const {
+  IndexMath math = this->math(loc);
+  Value first = thread;
+  if (firstThread % threads != 0)
+    first = math.rem(math.add(thread, threads - firstThread % threads), threads);
+  return forStrided(*this, loc, first, count, threads, body);
 }

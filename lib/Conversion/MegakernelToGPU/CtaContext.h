@@ -27,8 +27,9 @@ struct CtaContext {
   /// Runs `body` for each tile of `domain` that is placed on this CTA.
   LogicalResult forEachTile(const TileDomain &domain,
                             function_ref<LogicalResult(ArrayRef<LaneIndex> origin)> body) const;
-  /// Runs `body` for each of `count` items, dealt out to the threads of the CTA.
-  LogicalResult forEachItem(Location loc, int64_t count, function_ref<LogicalResult(Value item)> body) const;
+  /// Runs `body` for each of `count` items, dealt out to the threads of the CTA from thread `firstThread` on.
+  LogicalResult forEachItem(Location loc, int64_t count, int64_t firstThread,
+                            function_ref<LogicalResult(Value item)> body) const;
   /// Runs `body` where `condition` holds; always where it is null.
   LogicalResult when(Location loc, Value condition, function_ref<LogicalResult()> body) const;
 };
@@ -43,12 +44,18 @@ public:
   virtual LogicalResult run() = 0;
 };
 
-/// The tile op's shared memory starts at byte `sharedOffset`.
-std::unique_ptr<TileEmitter> createContraction(const CtaContext &context, TileDomain &domain, int64_t sharedOffset);
+/// The tile op's shared memory starts at byte `sharedOffset`; with `isLastUse` nothing else uses it up to the next
+/// barrier of the kernel.
+std::unique_ptr<TileEmitter> createContraction(const CtaContext &context, TileDomain &domain, int64_t sharedOffset,
+                                               bool isLastUse);
 /// True where two pointwise ops of a phase have the same tiles on the same CTAs, and can be emitted together.
 bool areAlike(const TileDomain &a, const TileDomain &b);
 /// Emits pointwise ops that are alike.
 LogicalResult emitPointwise(const CtaContext &context, ArrayRef<const TileDomain *> domains);
+/// Starts to copy the tiles of an op that does nothing else; 16 bytes at once, beside other work. Each thread waits for
+/// its own copies.
+LogicalResult emitCopyOntoChip(const CtaContext &context, const TileDomain &domain);
+void emitCopiesWait(const CtaContext &context, Location loc);
 LogicalResult emitReduction(const CtaContext &context, TileDomain &domain, int64_t sharedOffset);
 /// A barrier's two halves. What the arrival returns, of type `arrivalType` or null where that is null, is what the wait
 /// needs of it.
@@ -59,6 +66,10 @@ void emitWait(const CtaContext &context, Location loc, Scope scope, Value arriva
 /// Waits until all launches before this one on its stream have ended and what they wrote is visible; then lets the next
 /// launch start its CTAs, which wait likewise.
 void emitEarlierLaunchesWait(const CtaContext &context, Location loc);
+
+/// Turns float32 divisions and square roots, which are to be rounded correctly, into code for usual operands and a
+/// branch for others.
+void computeExactly(ModuleOp module);
 
 /// An index of 32 bits at most, of which the compiler does not know that it is the same in all rounds of a loop.
 /// Otherwise it computes all that follows from it ahead of the loop, for every phase, and has no registers left.

@@ -2,6 +2,8 @@
 
 #include "lib/Conversion/MegakernelToGPU/MegakernelToGPU.h"
 
+#include "lib/Analysis/KernelAccesses.h"
+#include "lib/Analysis/OnChip.h"
 #include "lib/Conversion/Common/Describe.h"
 #include "lib/Conversion/Common/SharedBodies.h"
 #include "lib/Conversion/Common/StepLoop.h"
@@ -12,7 +14,6 @@
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/IRMapping.h"
@@ -34,8 +35,10 @@ struct OpenPhase {
     int64_t sharedOffset;
     /// Null for what is emitted in one go.
     std::unique_ptr<TileEmitter> emitter;
-    bool isPointwise() const { return !domain.region.reduction && domain.numTiles > 0; }
+    bool isPointwise() const { return !domain.region.reduction && domain.numTiles > 0 && !isCopy; }
     bool isEmitted = false;
+    /// Whether it is an asynchronous copy.
+    bool isCopy = false;
   };
   PhaseOp phase;
   /// No two tile ops share shared memory.
@@ -84,6 +87,9 @@ public:
 
   /// Uses up the kernel.
   LogicalResult run() {
+    // Ahead of all code: the ops are rewired as it is emitted.
+    for (auto phase : kernel.getBody().front().getOps<PhaseOp>())
+      layouts.try_emplace(phase, phase, kernel.getThreads(), sharedBytes());
     createFunction();
     if (overlapsLaunches())
       emitEarlierLaunchesWait(*context, kernel.getLoc());
@@ -114,6 +120,7 @@ private:
   }
   void createFunction();
   LogicalResult lower(Operation &op);
+  Value onChip(BufferOp buffer);
   LogicalResult lowerBarrier(BarrierOp barrier);
   void beginStep();
   LogicalResult joinStep();
@@ -138,12 +145,15 @@ private:
   bool profile;
   int64_t recorded = 0;
   IRMapping buffers;
+  DenseMap<Operation *, SharedLayout> layouts;
   gpu::GPUFuncOp function;
   SharedBodies bodies;
   std::optional<CtaContext> context;
   std::optional<StepLoop> loop;
   /// Whether the CTA has yet to wait for the step before.
   bool isApart = false;
+  /// Whether copies may be under way.
+  bool isCopying = false;
   OpenPhase current;
 };
 } // namespace
@@ -196,6 +206,10 @@ void KernelLowering::createFunction() {
 LogicalResult KernelLowering::lower(Operation &op) {
   Location loc = op.getLoc();
   if (auto buffer = dyn_cast<BufferOp>(op)) {
+    if (buffer.isOnChip()) {
+      buffers.map(buffer.getResult(), onChip(buffer));
+      return success();
+    }
     if (!buffer.getOffset())
       return buffer.emitError("buffer has no offset, expected 'tk-plan-buffers' to have run");
     Value offset = context->math(loc).constant(barrierStateBytes + *buffer.getOffset());
@@ -230,6 +244,21 @@ LogicalResult KernelLowering::lower(Operation &op) {
   return success();
 }
 
+// A view of the whole buffer that has this CTA's part where it lies, so that indices are those of the buffer. Before
+// the part and behind it is what the CTA never touches.
+Value KernelLowering::onChip(BufferOp buffer) {
+  Location loc = buffer.getLoc();
+  IndexMath math = context->math(loc);
+  trainkernel::Parts parts = partsOf(buffer);
+  MemRefType type = typeInMemory(buffer.getType());
+  Value part = math.constant(0);
+  if (parts.count > 1)
+    part = math.rem(math.add(context->cta, context->grid - parts.firstCta), context->grid);
+  int64_t bytes = bytesOfBuffer(buffer.getType()) / parts.count;
+  Value begin = math.sub(math.constant(*buffer.getSharedAt()), math.mul(part, bytes));
+  return context->sharedView(loc, type.getShape(), type.getElementType(), begin);
+}
+
 void KernelLowering::recordTime(Location loc) {
   if (!profile)
     return;
@@ -249,16 +278,19 @@ void KernelLowering::recordTime(Location loc) {
 
 // Makes the emitters of a phase's tile ops.
 void KernelLowering::open(PhaseOp phase) {
-  SharedLayout layout(phase, context->threads, kernel.getSharedBytes().value_or(0));
+  const SharedLayout &layout = layouts.at(phase);
   current = {phase, layout.isDisjoint, {}};
+  bool isAheadOfBarrier = isa_and_nonnull<BarrierOp, RepeatOp, ReturnOp>(phase->getNextNode());
   for (auto [tile, offset] : llvm::zip(phase.getBody().front().getOps<TileOp>(), layout.offsets)) {
+    bool isCopy = isCopyOntoChip(tile);
     // The tile's own operands are rewired to the function's buffers; the kernel is erased afterwards anyway.
     for (OpOperand &operand : tile->getOpOperands())
       operand.set(buffers.lookupOrDefault(operand.get()));
     current.tiles.push_back(std::make_unique<OpenPhase::Tile>(tile, offset));
     OpenPhase::Tile &opened = *current.tiles.back();
+    opened.isCopy = isCopy;
     if (opened.domain.region.isContraction() && opened.domain.numTiles > 0)
-      opened.emitter = createContraction(*context, opened.domain, offset);
+      opened.emitter = createContraction(*context, opened.domain, offset, layout.isDisjoint && isAheadOfBarrier);
   }
 }
 
@@ -294,6 +326,8 @@ LogicalResult KernelLowering::lowerBarrier(BarrierOp barrier) {
   Scope scope = barrier.getScope();
   if (isApart && failed(joinStep()))
     return failure();
+  if (std::exchange(isCopying, false))
+    emitCopiesWait(*context, loc);
   Value arrival = emitArrival(*context, loc, scope);
   if (auto next = dyn_cast_or_null<PhaseOp>(barrier->getNextNode()))
     open(next);
@@ -372,8 +406,10 @@ LogicalResult KernelLowering::lowerTile(OpenPhase::Tile &tile) {
     return tile.emitter->run();
   if (tile.domain.numTiles == 0 || tile.isEmitted)
     return success();
+  isCopying |= tile.isCopy;
   if (!tile.isPointwise())
-    return emitReduction(*context, tile.domain, tile.sharedOffset);
+    return tile.isCopy ? emitCopyOntoChip(*context, tile.domain)
+                       : emitReduction(*context, tile.domain, tile.sharedOffset);
   SmallVector<const TileDomain *> alike;
   for (std::unique_ptr<OpenPhase::Tile> &other : current.tiles)
     if (other->isPointwise() && !other->isEmitted && areAlike(tile.domain, other->domain)) {
@@ -381,18 +417,6 @@ LogicalResult KernelLowering::lowerTile(OpenPhase::Tile &tile) {
       other->isEmitted = true;
     }
   return emitPointwise(*context, alike);
-}
-
-// The device library's square root is an approximation; LLVM's is rounded correctly, as PyTorch's is. A call, since the
-// lowering of GPU modules takes LLVM's own op for one that should have become the library's.
-static void useExactRoots(ModuleOp module) {
-  module.walk([](math::SqrtOp root) {
-    OpBuilder builder(root);
-    StringAttr name = builder.getStringAttr("llvm.sqrt");
-    auto call = LLVM::CallIntrinsicOp::create(builder, root.getLoc(), root.getType(), name, root.getOperand());
-    root.replaceAllUsesWith(call.getResult(0));
-    root.erase();
-  });
 }
 
 namespace {
@@ -404,7 +428,7 @@ struct ConvertMegakernelToGPUPass : public megakernel::impl::ConvertMegakernelTo
     for (auto kernel : llvm::make_early_inc_range(getOperation().getOps<KernelOp>()))
       if (failed(lowerKernel(kernel)))
         return signalPassFailure();
-    useExactRoots(getOperation());
+    computeExactly(getOperation());
   }
 
   LogicalResult lowerKernel(KernelOp kernel) {

@@ -17,7 +17,11 @@ public:
       : context(context), plan(plan), builder(context.builder), loc(plan.op->getLoc()), math(builder, loc),
         unit(std::move(unit)) {
     perRun = commonPowerOfTwo(4, {plan.extentOf(plan.nLoop), plan.sizeOf(plan.nLoop)});
-    numRuns = plan.sizeOf(plan.mLoop) * plan.sizeOf(plan.nLoop) / perRun;
+    // All threads have results, where there are enough.
+    int64_t results = plan.rows * plan.sizeOf(plan.nLoop);
+    while (perRun > 1 && results / perRun < context.threads)
+      perRun /= 2;
+    numRuns = results / perRun;
   }
 
   std::string check() const override { return unit->check(); }
@@ -54,11 +58,14 @@ public:
 
   LogicalResult meet(ValueRange accumulators) override {
     memory = context.sharedView(loc, {plan.layout.groups, plan.sizeOf(plan.mLoop), plan.partialsPitch()},
-                                builder.getF32Type(), plan.sharedOffset);
+                                builder.getF32Type(), plan.sharedOffset + plan.sumsOffset());
     LogicalResult stored = context.when(loc, unit->hasResults(0), [&] {
       int64_t lanes = unit->lanes();
       ElementEmitter emitter(builder, TileOp(), lanes);
       for (auto [index, place] : llvm::enumerate(unitPlaces)) {
+        // Nobody wants what is beyond the tile.
+        if (unit->leastRow(index) >= plan.rows)
+          continue;
         LaneIndex along{place.second, lanes > 1 ? 1 : 0, lanes};
         emitter.store(loc, unit->resultValues(accumulators, index), memory,
                       {LaneIndex{unit->group()}, LaneIndex{place.first}, along});

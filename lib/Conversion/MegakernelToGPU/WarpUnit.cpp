@@ -58,6 +58,12 @@ SmallVector<std::pair<Value, Value>> WarpUnit::resultPlaces() {
   return places;
 }
 
+// Runs are in the order of `resultPlaces`.
+int64_t WarpUnit::leastRow(size_t index) {
+  int64_t perHalf = 2 / lanes(), half = index / perHalf % 2, block = index / perHalf / 2;
+  return block / nBlocks * 16 + half * 8;
+}
+
 Value WarpUnit::resultValues(ValueRange accumulators, size_t index) {
   int64_t perHalf = 2 / lanes(), half = index / perHalf % 2, block = index / perHalf / 2;
   Value pair = vector::ExtractOp::create(builder, loc, accumulators[block], half);

@@ -26,6 +26,7 @@ public:
   Value hasResults(size_t) override { return isActive; }
   Value group() override { return warpGroup; }
   SmallVector<std::pair<Value, Value>> resultPlaces() override;
+  int64_t leastRow(size_t index) override;
   Value resultValues(ValueRange accumulators, size_t index) override;
 
 protected:

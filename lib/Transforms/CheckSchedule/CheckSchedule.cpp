@@ -3,9 +3,9 @@
 #include "lib/Transforms/CheckSchedule/CheckSchedule.h"
 
 #include "dialects/Megakernel/MegakernelDialect.h"
-#include "lib/Analysis/KeptOperands.h"
 #include "lib/Analysis/KernelAccesses.h"
 #include "lib/Analysis/TileFootprint.h"
+#include "lib/Transforms/CheckSchedule/SharedMemory.h"
 
 namespace mlir::megakernel {
 #define GEN_PASS_DEF_TKCHECKSCHEDULE
@@ -16,32 +16,11 @@ using namespace mlir;
 using namespace mlir::megakernel;
 using namespace trainkernel;
 
-// The op is not printed: the message names what matters of it.
-static InFlightDiagnostic errorAt(Operation *op) { return mlir::emitError(op->getLoc()); }
-
-// An argument by its path in the user's arguments or result, a buffer by its type and place.
-static std::string nameOf(KernelOp kernel, Value memory) {
-  std::string name;
-  llvm::raw_string_ostream os(name);
-  if (auto argument = dyn_cast<BlockArgument>(memory)) {
-    unsigned index = argument.getArgNumber();
-    os << (kernel.isOutput(index) ? "output " : "input ");
-    auto path = kernel.getArgAttrOfType<StringAttr>(index, MegakernelDialect::getPathAttrName());
-    if (path)
-      os << path.getValue();
-    else
-      os << "argument " << index;
-    return name;
-  }
-  os << "buffer " << memory.getType();
-  if (std::optional<uint64_t> offset = cast<BufferOp>(memory.getDefiningOp()).getOffset())
-    os << " at byte " << *offset;
-  return name;
-}
-
 static LogicalResult verifyComplete(KernelOp kernel) {
   for (Operation &op : kernel.getBody().front()) {
     auto buffer = dyn_cast<BufferOp>(op);
+    if (buffer && buffer.isOnChip())
+      continue;
     if (buffer && !buffer.getOffset())
       return errorAt(buffer) << nameOf(kernel, buffer) << " has no offset, expected 'tk-plan-buffers' to have run";
     if (auto commit = dyn_cast<CommitOp>(op))
@@ -57,66 +36,6 @@ static LogicalResult verifyComplete(KernelOp kernel) {
 }
 
 namespace {
-/// Walks a kernel with what its CTAs keep in shared memory.
-class KeptChecker {
-public:
-  explicit KeptChecker(KernelOp kernel) : kernel(kernel) {}
-
-  LogicalResult check() {
-    for (auto phase : kernel.getBody().front().getOps<PhaseOp>()) {
-      auto tiles = phase.getBody().front().getOps<TileOp>();
-      for (auto tile : tiles)
-        llvm::erase_if(kept, [&](const Kept &other) {
-          return llvm::any_of(other.content.sources, [&](Value source) { return mayWrite(kernel, tile, source); });
-        });
-      for (auto tile : tiles)
-        if (tile.getReusesKept() && failed(checkReuse(tile)))
-          return failure();
-      for (auto tile : tiles)
-        if (tile.getKeptAt() && !tile.getReusesKept() && failed(stage(tile)))
-          return failure();
-    }
-    return success();
-  }
-
-private:
-  struct Kept {
-    int64_t begin;
-    OperandContent content;
-  };
-
-  LogicalResult checkReuse(TileOp tile) {
-    std::optional<OperandContent> content = contentToKeep(kernel, tile);
-    int64_t begin = *tile.getKeptAt();
-    if (content &&
-        llvm::any_of(kept, [&](const Kept &other) { return other.begin == begin && other.content.isSame(*content); }))
-      return success();
-    return errorAt(tile) << "operand is taken from byte " << begin
-                         << " of shared memory, where no earlier phase keeps it on the same CTAs, expected no "
-                            "'reuses_kept'";
-  }
-
-  // What is kept elsewhere must not be overwritten before its last use; the rest of shared memory lies behind it.
-  LogicalResult stage(TileOp tile) {
-    std::optional<OperandContent> content = contentToKeep(kernel, tile);
-    int64_t begin = *tile.getKeptAt(), shared = kernel.getSharedBytes().value_or(0);
-    if (!content)
-      return errorAt(tile) << "operand is kept, but differs from tile to tile or is not computed from inputs alone, "
-                              "expected no 'kept_at'";
-    if (begin + content->bytes > shared)
-      return errorAt(tile) << "operand is kept up to byte " << begin + content->bytes
-                           << " of shared memory, expected 'shared_bytes' of the kernel (" << shared << ") to cover it";
-    llvm::erase_if(kept, [&](const Kept &other) {
-      return other.begin < begin + content->bytes && begin < other.begin + other.content.bytes;
-    });
-    kept.push_back({begin, *content});
-    return success();
-  }
-
-  KernelOp kernel;
-  SmallVector<Kept> kept;
-};
-
 /// Words what is wrong with a schedule. Phases go by their number, as in the report of a compiled step.
 class ConflictReporter {
 public:
@@ -217,7 +136,7 @@ struct CheckSchedulePass : public megakernel::impl::TkCheckScheduleBase<CheckSch
     KernelOp kernel = getOperation();
     if (failed(verifyComplete(kernel)))
       return signalPassFailure();
-    if (failed(KeptChecker(kernel).check()))
+    if (failed(checkSharedMemory(kernel)))
       return signalPassFailure();
     KernelAccesses all(kernel);
     SmallVector<Conflict> conflicts = findConflicts(all.accesses, placementOf(kernel));

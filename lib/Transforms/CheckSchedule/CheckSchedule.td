@@ -13,6 +13,8 @@ def TkCheckSchedule : Pass<"tk-check-schedule", "::mlir::megakernel::KernelOp"> 
     * no state is read after a phase of the same step that may have replaced it;
     * no CTA waits for one that does not come: every CTA passes every barrier;
     * every buffer has a place and every commit is resolved;
+    * no tile touches more of a buffer on chip than its CTA has, and nothing that is in use at the same time lies on each
+      other in shared memory;
     * all of this also holds from one step of a launch to the next, where the kernel repeats: then a state is read that
       the step before must have written, and buffers and donated state are written again.
 

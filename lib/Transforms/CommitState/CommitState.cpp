@@ -46,7 +46,7 @@ private:
   // Copies the source to a buffer in the first phase, which orders it before what replaces the state.
   void keepSource(CommitOp commit) {
     OpBuilder builder = OpBuilder::atBlockBegin(&kernel.getBody().front());
-    auto buffer = BufferOp::create(builder, commit.getLoc(), commit.getSource().getType(), /*offset=*/nullptr);
+    auto buffer = BufferOp::create(builder, commit.getLoc(), commit.getSource().getType());
     if (phases.empty())
       phases.push_back(createPhase(commit, commit.getLoc()));
     hoistViews(commit.getSource(), phases.front());

@@ -4,6 +4,7 @@
 
 #include "dialects/Megakernel/MegakernelDialect.h"
 #include "lib/Analysis/KeptOperands.h"
+#include "lib/Analysis/SharedSpace.h"
 #include "lib/Scheduling/TargetTable.h"
 
 namespace mlir::megakernel {
@@ -35,14 +36,14 @@ struct KeepOperandsPass : public megakernel::impl::TkKeepOperandsBase<KeepOperan
       if (sharers.tiles.size() < 2)
         continue;
       keep(sharers, next);
-      if (sharedBytes() <= target->sharedBytes) {
+      if (sharedBytesOf(kernel, target->sharedBytes) <= target->sharedBytes) {
         next = llvm::alignTo(next + sharers.content.bytes, 16);
         numReused += sharers.tiles.size() - 1;
       } else {
         release(sharers);
       }
     }
-    kernel.setSharedBytes(sharedBytes());
+    kernel.setSharedBytes(sharedBytesOf(kernel, target->sharedBytes));
   }
 
 private:
@@ -87,15 +88,6 @@ private:
       tile.removeKeptAtAttr();
       tile.setReusesKept(false);
     }
-  }
-
-  // What the phases need where each may use as much as it wants.
-  int64_t sharedBytes() {
-    std::optional<trainkernel::TargetFacts> target = trainkernel::findTarget(*kernel.getTarget());
-    int64_t bytes = 0;
-    for (auto phase : kernel.getBody().front().getOps<PhaseOp>())
-      bytes = std::max(bytes, SharedLayout(phase, kernel.getThreads(), target->sharedBytes).bytes);
-    return bytes;
   }
 
   KernelOp kernel;

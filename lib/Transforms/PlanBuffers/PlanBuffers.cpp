@@ -47,7 +47,8 @@ private:
     unsigned epoch = 0;
     auto touch = [&](Value value) {
       Value root = rootOfBuffer(value);
-      if (!root.getDefiningOp<BufferOp>())
+      auto buffer = root.getDefiningOp<BufferOp>();
+      if (!buffer || buffer.isOnChip())
         return;
       int64_t bytes = bytesOfBuffer(cast<MemRefType>(root.getType()));
       auto [it, isNew] = lifetimes.try_emplace(root, ArenaBuffer{bytes, epoch, epoch});

@@ -4,6 +4,7 @@
 
 #include "dialects/Megakernel/MegakernelDialect.h"
 #include "lib/Analysis/Costs.h"
+#include "lib/Analysis/OnChip.h"
 #include "lib/Analysis/TileChoice.h"
 #include "lib/Scheduling/GridPlanner.h"
 
@@ -81,6 +82,9 @@ private:
     for (auto tile : phase.getBody().front().getOps<TileOp>()) {
       OpModel model = modelOf(tile.getBody());
       OpPlan plan = planOf(tile.getBody(), model, tile.getSizes());
+      // A copy is under way while the CTA does something else.
+      if (isCopyOntoChip(tile))
+        tile.setPredictedAttr(costAttr(&getContext(), TileCost()));
       if (!tile.getPredicted())
         tile.setPredictedAttr(costAttr(&getContext(), predictOp(model, plan, facts, std::min(plan.tiles, grid))));
       TileCost cost = costOf(*tile.getPredicted());

@@ -261,7 +261,7 @@ Value KernelBuilder::bufferOf(Value tensor) {
     return viewAs(tensor.getLoc(), bufferOf(source), tensor);
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(&kernel.getBody().front());
-  Value buffer = BufferOp::create(builder, tensor.getLoc(), bufferType(tensor.getType()), /*offset=*/nullptr);
+  Value buffer = BufferOp::create(builder, tensor.getLoc(), bufferType(tensor.getType()));
   buffers.map(tensor, buffer);
   return buffer;
 }

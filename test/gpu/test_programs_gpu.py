@@ -15,7 +15,7 @@ from test_runtime_gpu import CAPABILITY, N, build, example
 
 from trainkernel.errors import ArgumentError
 from trainkernel.runtime import DeviceArray, LoadedStep, load
-from trainkernel.runtime.fast_call import NOT_FAST
+from trainkernel.runtime.native import NOT_FAST
 
 torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():

@@ -20,8 +20,7 @@ from runtime_support import N, manifest
 from test_runtime_cuda import make_cubin
 from trainkernel.errors import ArgumentError, DeviceError, TrainKernelError
 from trainkernel.runtime import LoadedStep, frameworks, load
-from trainkernel.runtime.fast_call import NOT_FAST
-from trainkernel.runtime.native import call_library
+from trainkernel.runtime.native import NOT_FAST, call_library
 
 torch = pytest.importorskip("torch")
 

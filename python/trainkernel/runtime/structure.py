@@ -69,6 +69,9 @@ class Source:
         if spec.kind in ("none", "static"):
             kind, value = self.constant(type(spec.value)), self.constant(spec.value)
             self._require(f"type({tree}) is {kind} and {tree} == {value}")
+            if isinstance(spec.value, float):
+                # 0.0 == -0.0.
+                self._require(f"str({tree}) == {str(spec.value)!r}")
             return []
         children = [self.variable() for _ in spec.children]
         if spec.kind in ("dict", "ordereddict"):

@@ -42,7 +42,9 @@ struct StepCall {
   TensorPlace place;
   size_t numInputs;
   std::vector<Tensor> tensors; // Inputs, then outputs.
-  Tree arguments, result;
+  /// The result of a call that donates may hold tuples of the arguments, if these are made of donated tensors alone.
+  Tree arguments, result, donatedResult;
+  size_t numKept = 0;
   /// What a call returns to say "look closer"; a function of a list of tensors that were written.
   PyObject *lookCloser, *markWritten;
   /// Owned: holds all that is borrowed here.
@@ -80,6 +82,9 @@ private:
   Scratch<uint64_t> values;
 };
 
+/// How to tell the framework about each input, or null.
+using Accesses = Scratch<const DirectAccess *>;
+
 /// Whether no two inputs share memory: those of the last such call do not.
 bool areDisjoint(StepCall &step, const Parameters &values) {
   size_t bytes = step.numInputs * sizeof(uint64_t);
@@ -100,17 +105,23 @@ bool areDisjoint(StepCall &step, const Parameters &values) {
 }
 
 /// Reads the inputs and the outputs; with donation, some of these are inputs.
-bool readAll(StepCall &step, PyObject *const *tensors, bool donate, Parameters &values) {
-  for (size_t i = 0; i < step.numInputs; ++i)
-    if (!readTensor(step.place, step.tensors[i], tensors[i], values[i]))
+bool readAll(StepCall &step, PyObject *const *tensors, bool donate, Parameters &values, Accesses &accesses) {
+  Found found;
+  for (size_t i = 0; i < step.numInputs; ++i) {
+    if (!readTensor(step.place, step.tensors[i], tensors[i], found))
       return false;
+    values[i] = found.address;
+    accesses[i] = found.direct;
+  }
   if (donate && !areDisjoint(step, values))
     return false;
   for (size_t i = step.numInputs; i < step.tensors.size(); ++i) {
     const Tensor &output = step.tensors[i];
     if (donate && output.updates >= 0)
       values[i] = values[output.updates];
-    else if (!readTensor(step.place, output, tensors[i], values[i]))
+    else if (readTensor(step.place, output, tensors[i], found))
+      values[i] = found.address;
+    else
       return false;
   }
   return true;
@@ -162,12 +173,13 @@ PyObject *callRead(PyObject *self, PyObject *const *args, intptr_t count) {
   StepCall &step = stepOf(self);
   intptr_t size = static_cast<intptr_t>(step.tensors.size());
   Parameters values(step.tensors.size() + kExtraParameters);
+  Accesses accesses(step.numInputs);
   References tensors(step.tensors.size());
   if (count != 1 || PyList_Size(args[0]) != size)
     return PyLong_FromLong(LookCloser);
   for (intptr_t i = 0; i < size; ++i)
     tensors.add(Owned::share(PyList_GetItem(args[0], i)));
-  if (!readAll(step, tensors.data(), false, values))
+  if (!readAll(step, tensors.data(), false, values, accesses))
     return PyLong_FromLong(LookCloser);
   PyObject *list = PyList_New(size);
   for (intptr_t i = 0; list && i < size; ++i)
@@ -190,11 +202,11 @@ bool addOutputs(const StepCall &step, bool donate, References &tensors) {
 }
 
 /// Tells the framework that the donated inputs were written; false with a Python exception.
-bool markWritten(const StepCall &step, PyObject *const *tensors) {
+bool markAll(const StepCall &step, PyObject *const *tensors, Accesses &accesses) {
   std::vector<PyObject *> rest;
   for (size_t i = step.numInputs; i < step.tensors.size(); ++i) {
     int64_t input = step.tensors[i].updates;
-    if (input >= 0 && !markDirectly(step.tensors[input], tensors[input]))
+    if (input >= 0 && !(accesses[input] && markWritten(*accesses[input], tensors[input])))
       rest.push_back(tensors[input]);
   }
   if (rest.empty())
@@ -220,21 +232,23 @@ bool settle(PyObject *settler, long status, const Parameters &values) {
 
 /// The step's result, "look closer", or null with a Python exception.
 PyObject *callStep(StepCall &step, PyObject *settler, PyObject *arguments, bool donate) {
-  References tensors(step.tensors.size());
-  if (!step.arguments.takeApart(arguments, tensors))
+  References tensors(step.tensors.size()), kept(step.numKept);
+  if (!step.arguments.takeApart(arguments, tensors, kept))
     return Owned::share(step.lookCloser);
   // Before the checks: it may run any Python code.
   if (!addOutputs(step, donate, tensors))
     return nullptr;
   Parameters values(step.tensors.size() + kExtraParameters);
-  if (!readAll(step, tensors.data(), donate, values))
+  Accesses accesses(step.numInputs);
+  if (!readAll(step, tensors.data(), donate, values, accesses))
     return Owned::share(step.lookCloser);
   long status = launch(step, values);
   if (status != Launched && !settle(settler, status, values))
     return nullptr;
-  if (donate && !markWritten(step, tensors.data()))
+  if (donate && !markAll(step, tensors.data(), accesses))
     return nullptr;
-  return step.result.putTogether(tensors.data() + step.numInputs);
+  const Tree &result = donate ? step.donatedResult : step.result;
+  return result.putTogether(tensors.data() + step.numInputs, kept);
 }
 
 /// functional(settler, arguments), donating(settler, arguments): see callStep. The settler is given a status other than
@@ -261,9 +275,9 @@ PyObject *callWatch(PyObject *self, PyObject *const *args, intptr_t count) {
   const StepCall &step = stepOf(watch.step);
   bool same = count == 1 && PyList_Size(args[0]) == static_cast<intptr_t>(watch.places.size());
   for (size_t i = 0; same && i < watch.places.size(); ++i) {
-    uint64_t address = 0;
+    Found found;
     auto [input, wanted] = watch.places[i];
-    same = readTensor(step.place, step.tensors[input], PyList_GetItem(args[0], i), address) && address == wanted;
+    same = readTensor(step.place, step.tensors[input], PyList_GetItem(args[0], i), found) && found.address == wanted;
   }
   return PyBool_FromLong(same);
 }
@@ -322,12 +336,13 @@ TK_EXPORT int32_t tk_call_add_type(PyObject *self, int64_t index, PyObject *type
   return 1;
 }
 
-/// Adds a node to the tree of the arguments or to that of the result; see Tree.
-TK_EXPORT void tk_call_add_node(PyObject *self, int32_t ofResult, int32_t kind, int64_t children, PyObject *object,
-                                PyObject *helper) {
+/// Adds a node to the tree of the arguments (0), of the result (1) or of that of a call that donates (2); see Tree.
+TK_EXPORT void tk_call_add_node(PyObject *self, int32_t which, int32_t kind, int64_t children, PyObject *object,
+                                PyObject *helper, int64_t index) {
   StepCall &step = stepOf(self);
-  Tree &tree = ofResult ? step.result : step.arguments;
-  tree.add(static_cast<TreeKind>(kind), static_cast<size_t>(children), object, helper);
+  Tree *trees[] = {&step.arguments, &step.result, &step.donatedResult};
+  trees[which]->add(static_cast<TreeKind>(kind), static_cast<size_t>(children), object, helper, index);
+  step.numKept = step.arguments.numKept();
 }
 
 /// Where to launch: addresses of the driver's functions, the kernel and the context. Nulls end all launches.

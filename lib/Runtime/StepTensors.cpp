@@ -63,7 +63,7 @@ bool isLazy(const TensorPlace &place, const TensorType &type, PyObject *object) 
 
 } // namespace
 
-bool trainkernel::readTensor(const TensorPlace &place, const Tensor &wanted, PyObject *object, uint64_t &address) {
+bool trainkernel::readTensor(const TensorPlace &place, const Tensor &wanted, PyObject *object, Found &found) {
   const TensorType *type = findType(wanted, object);
   DLTensor given;
   if (!type || !describe(*type, object, given))
@@ -73,21 +73,18 @@ bool trainkernel::readTensor(const TensorPlace &place, const Tensor &wanted, PyO
       given.rank != static_cast<int32_t>(wanted.shape.size()) ||
       !std::equal(wanted.shape.begin(), wanted.shape.end(), given.shape))
     return false;
-  address = reinterpret_cast<uint64_t>(given.data) + given.byteOffset;
+  uint64_t address = reinterpret_cast<uint64_t>(given.data) + given.byteOffset;
   if ((address & wanted.alignmentMask) || (wanted.bytes && (!address || !isContiguous(given))))
     return false;
+  found = {address, type->direct};
   return !isLazy(place, *type, object);
 }
 
-bool trainkernel::markDirectly(const Tensor &place, PyObject *tensor) {
-  const TensorType *type = findType(place, tensor);
-  if (!type || !type->direct)
-    return false;
-  const DirectAccess &direct = *type->direct;
-  const void *found = direct.find(tensor);
+bool trainkernel::markWritten(const DirectAccess &direct, PyObject *object) {
+  const void *tensor = direct.find(object);
   try {
-    if (!direct.isUnversioned(found))
-      direct.bumpVersion(found);
+    if (!direct.isUnversioned(tensor))
+      direct.bumpVersion(tensor);
   } catch (...) {
     PyErr_Clear();
     return false;

@@ -85,11 +85,18 @@ struct TensorPlace {
   PyObject *false_;
 };
 
-/// Whether a tensor certainly fits, and its address. Leaves no Python exception.
-bool readTensor(const TensorPlace &place, const Tensor &wanted, PyObject *object, uint64_t &address);
+/// What is found of a tensor that fits.
+struct Found {
+  uint64_t address = 0;
+  /// Of its type.
+  const DirectAccess *direct = nullptr;
+};
 
-/// Tells the framework that a tensor was written; false if it has no functions for that, or they fail.
-bool markDirectly(const Tensor &place, PyObject *object);
+/// Whether a tensor certainly fits. Leaves no Python exception.
+bool readTensor(const TensorPlace &place, const Tensor &wanted, PyObject *object, Found &found);
+
+/// Tells the framework that a tensor was written; false if its functions fail. Leaves no Python exception.
+bool markWritten(const DirectAccess &direct, PyObject *object);
 
 } // namespace trainkernel
 

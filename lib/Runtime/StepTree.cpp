@@ -2,6 +2,7 @@
 
 #include "StepTree.h"
 
+#include <algorithm>
 #include <cstring>
 
 using namespace trainkernel;
@@ -56,8 +57,8 @@ PyObject *lookUp(PyObject *dict, PyObject *key) {
 
 } // namespace
 
-void Tree::add(TreeKind kind, size_t children, PyObject *object, PyObject *helper) {
-  Node node{kind, children, object, helper, {}};
+void Tree::add(TreeKind kind, size_t children, PyObject *object, PyObject *helper, int64_t index) {
+  Node node{kind, children, object, helper, index, {}};
   PyObject *key, *value;
   intptr_t position = 0;
   while (kind == TreeKind::Dict && PyDict_Next(object, &position, &key, &value))
@@ -65,133 +66,175 @@ void Tree::add(TreeKind kind, size_t children, PyObject *object, PyObject *helpe
   nodes.push_back(std::move(node));
 }
 
-bool Tree::takeApart(PyObject *tree, References &leaves) const {
-  size_t at = 0;
-  return visit(at, tree, leaves);
+size_t Tree::numKept() const {
+  return std::count_if(nodes.begin(), nodes.end(), [](const Node &node) { return node.kind == TreeKind::Kept; });
 }
 
-bool Tree::visit(size_t &at, PyObject *tree, References &leaves) const {
-  const Node &node = nodes[at++];
-  switch (node.kind) {
-  case TreeKind::Leaf:
-    return leaves.add(Owned::share(tree)), true;
-  case TreeKind::Constant:
-    return isSame(node.object, tree, node.helper);
-  case TreeKind::Dict:
-    return visitDict(at, node, tree, leaves);
-  case TreeKind::Other:
-    return visitNamed(at, node, tree, leaves);
-  default:
-    return visitItems(at, node, tree, leaves);
+//===----------------------------------------------------------------------===//
+// Taking apart
+//===----------------------------------------------------------------------===//
+
+class Tree::Taker {
+public:
+  Taker(const Tree &tree, References &leaves, References &kept) : next(tree.nodes.data()), leaves(leaves), kept(kept) {}
+
+  bool visit(PyObject *tree) {
+    const Node &node = *next++;
+    switch (node.kind) {
+    case TreeKind::Leaf:
+      return leaves.add(Owned::share(tree)), true;
+    case TreeKind::Constant:
+      return isSame(node.object, tree, node.helper);
+    case TreeKind::Dict:
+      return visitDict(node, tree);
+    case TreeKind::Other:
+      return visitNamed(node, tree);
+    case TreeKind::Kept:
+      kept.add(Owned::share(tree));
+      return visitItems(node, tree);
+    default:
+      return visitItems(node, tree);
+    }
   }
-}
 
-bool Tree::visitDict(size_t &at, const Node &node, PyObject *tree, References &leaves) const {
-  PyObject *type = typeOf(tree);
-  if ((type != typeOf(node.object) && type != node.helper) || PyDict_Size(tree) != static_cast<intptr_t>(node.children))
-    return false;
-  // Most often the keys come in order, and are even the same objects, as those of a result that is passed back.
-  bool inOrder = true;
-  intptr_t position = 0;
-  for (PyObject *wanted : node.keys) {
-    PyObject *key = nullptr, *value = nullptr;
-    if (inOrder && (!PyDict_Next(tree, &position, &key, &value) || !isKey(wanted, key))) {
-      inOrder = false;
-      if (!haveTypesOf(node.keys, tree))
+private:
+  bool visitChild(PyObject *child) {
+    if (next->kind == TreeKind::Leaf)
+      return ++next, leaves.add(Owned::share(child)), true;
+    // The container is not ours: it may let go of the child meanwhile.
+    Owned held(Owned::share(child));
+    return visit(child);
+  }
+
+  bool visitDict(const Node &node, PyObject *tree) {
+    PyObject *type = typeOf(tree);
+    if ((type != typeOf(node.object) && type != node.helper) ||
+        PyDict_Size(tree) != static_cast<intptr_t>(node.children))
+      return false;
+    // Most often the keys come in order, and are even the same objects, as those of a result that is passed back.
+    bool inOrder = true;
+    intptr_t position = 0;
+    for (PyObject *wanted : node.keys) {
+      PyObject *key = nullptr, *value = nullptr;
+      if (inOrder && (!PyDict_Next(tree, &position, &key, &value) || !isKey(wanted, key))) {
+        inOrder = false;
+        if (!haveTypesOf(node.keys, tree))
+          return false;
+      }
+      if (!inOrder && !(value = lookUp(tree, wanted)))
+        return false;
+      if (!visitChild(value))
         return false;
     }
-    if (!inOrder && !(value = lookUp(tree, wanted)))
-      return false;
-    // The dict is not ours: it may let go of the child meanwhile.
-    Owned child(Owned::share(value));
-    if (!visit(at, child.get(), leaves))
-      return false;
+    return true;
   }
-  return true;
-}
 
-bool Tree::visitItems(size_t &at, const Node &node, PyObject *tree, References &leaves) const {
-  if (typeOf(tree) != node.helper)
-    return false;
-  bool isList = node.kind == TreeKind::List;
-  intptr_t count = static_cast<intptr_t>(node.children);
-  if ((isList ? PyList_Size(tree) : PyTuple_Size(tree)) != count)
-    return false;
-  for (intptr_t i = 0; i < count; ++i) {
-    PyObject *item = isList ? PyList_GetItem(tree, i) : PyTuple_GetItem(tree, i);
-    if (!item)
+  bool visitItems(const Node &node, PyObject *tree) {
+    if (typeOf(tree) != node.helper)
+      return false;
+    bool isList = node.kind == TreeKind::List;
+    intptr_t count = static_cast<intptr_t>(node.children);
+    if ((isList ? PyList_Size(tree) : PyTuple_Size(tree)) != count)
+      return false;
+    for (intptr_t i = 0; i < count; ++i) {
+      PyObject *item = isList ? PyList_GetItem(tree, i) : PyTuple_GetItem(tree, i);
+      if (!item)
+        return PyErr_Clear(), false;
+      if (!visitChild(item))
+        return false;
+    }
+    return true;
+  }
+
+  bool visitNamed(const Node &node, PyObject *tree) {
+    if (typeOf(tree) != lookUp(node.helper, node.object))
+      return false;
+    // As Python iterates: its class may say how.
+    Owned items(PySequence_List(tree));
+    if (!items)
       return PyErr_Clear(), false;
-    Owned child(Owned::share(item));
-    if (!visit(at, child.get(), leaves))
+    intptr_t count = static_cast<intptr_t>(node.children);
+    if (PyList_Size(items.get()) != count)
       return false;
+    for (intptr_t i = 0; i < count; ++i)
+      if (!visit(PyList_GetItem(items.get(), i)))
+        return false;
+    return true;
   }
-  return true;
+
+  const Node *next;
+  References &leaves, &kept;
+};
+
+bool Tree::takeApart(PyObject *tree, References &leaves, References &kept) const {
+  return Taker(*this, leaves, kept).visit(tree);
 }
 
-bool Tree::visitNamed(size_t &at, const Node &node, PyObject *tree, References &leaves) const {
-  if (typeOf(tree) != lookUp(node.helper, node.object))
-    return false;
-  // As Python iterates: its class may say how.
-  Owned items(PySequence_List(tree));
-  if (!items)
-    return PyErr_Clear(), false;
-  intptr_t count = static_cast<intptr_t>(node.children);
-  if (PyList_Size(items.get()) != count)
-    return false;
-  for (intptr_t i = 0; i < count; ++i)
-    if (!visit(at, PyList_GetItem(items.get(), i), leaves))
-      return false;
-  return true;
-}
+//===----------------------------------------------------------------------===//
+// Putting together
+//===----------------------------------------------------------------------===//
 
-PyObject *Tree::putTogether(PyObject *const *leaves) const {
-  size_t at = 0;
-  return make(at, leaves);
-}
+class Tree::Maker {
+public:
+  Maker(const Tree &tree, PyObject *const *leaves, const References &kept)
+      : next(tree.nodes.data()), leaves(leaves), kept(kept) {}
 
-PyObject *Tree::make(size_t &at, PyObject *const *&leaves) const {
-  const Node &node = nodes[at++];
-  switch (node.kind) {
-  case TreeKind::Leaf:
-    return Owned::share(*leaves++);
-  case TreeKind::Constant:
-    return Owned::share(node.object);
-  case TreeKind::Dict:
-    return makeDict(at, node, leaves);
-  default:
-    return makeItems(at, node, leaves);
+  PyObject *make() {
+    const Node &node = *next++;
+    switch (node.kind) {
+    case TreeKind::Leaf:
+      return Owned::share(*leaves++);
+    case TreeKind::Constant:
+      return Owned::share(node.object);
+    case TreeKind::Dict:
+      return makeDict(node);
+    case TreeKind::Kept:
+      leaves += node.children;
+      return Owned::share(kept.data()[node.index]);
+    default:
+      return makeItems(node);
+    }
   }
-}
 
-PyObject *Tree::makeDict(size_t &at, const Node &node, PyObject *const *&leaves) const {
-  // A copy has its table at once; an empty dict would grow.
-  Owned dict(PyDict_Copy(node.object));
-  if (!dict)
-    return nullptr;
-  for (PyObject *key : node.keys) {
-    Owned child(make(at, leaves));
-    if (!child || PyDict_SetItem(dict.get(), key, child.get()) != 0)
+private:
+  PyObject *makeDict(const Node &node) {
+    // A copy has its table at once; an empty dict would grow.
+    Owned dict(PyDict_Copy(node.object));
+    if (!dict)
       return nullptr;
+    for (PyObject *key : node.keys) {
+      Owned child(make());
+      if (!child || PyDict_SetItem(dict.get(), key, child.get()) != 0)
+        return nullptr;
+    }
+    return dict.release();
   }
-  return dict.release();
-}
 
-PyObject *Tree::makeItems(size_t &at, const Node &node, PyObject *const *&leaves) const {
-  bool isTuple = node.kind == TreeKind::Tuple;
-  intptr_t count = static_cast<intptr_t>(node.children);
-  Owned items(isTuple ? PyTuple_New(count) : PyList_New(count));
-  if (!items)
-    return nullptr;
-  for (intptr_t i = 0; i < count; ++i) {
-    PyObject *child = make(at, leaves);
-    if (!child)
+  PyObject *makeItems(const Node &node) {
+    bool isTuple = node.kind == TreeKind::Tuple;
+    intptr_t count = static_cast<intptr_t>(node.children);
+    Owned items(isTuple ? PyTuple_New(count) : PyList_New(count));
+    if (!items)
       return nullptr;
-    // Both take the child over.
-    if ((isTuple ? PyTuple_SetItem(items.get(), i, child) : PyList_SetItem(items.get(), i, child)) != 0)
-      return nullptr;
+    for (intptr_t i = 0; i < count; ++i) {
+      PyObject *child = make();
+      if (!child)
+        return nullptr;
+      // Both take the child over.
+      if ((isTuple ? PyTuple_SetItem(items.get(), i, child) : PyList_SetItem(items.get(), i, child)) != 0)
+        return nullptr;
+    }
+    if (node.kind != TreeKind::Other)
+      return items.release();
+    PyObject *list = items.get();
+    return PyObject_Vectorcall(node.helper, &list, 1, nullptr);
   }
-  if (node.kind != TreeKind::Other)
-    return items.release();
-  PyObject *list = items.get();
-  return PyObject_Vectorcall(node.helper, &list, 1, nullptr);
+
+  const Node *next;
+  PyObject *const *leaves;
+  const References &kept;
+};
+
+PyObject *Tree::putTogether(PyObject *const *leaves, const References &kept) const {
+  return Maker(*this, leaves, kept).make();
 }

@@ -26,36 +26,38 @@ enum class TreeKind : int32_t {
   Tuple,
   /// Arguments: a namedtuple, whose type `helper` has under `object`. Results: what `helper` makes of a list.
   Other,
+  /// Arguments: a tuple that is kept, as Tuple. Results: the kept tuple at `index`, in the place of `children` leaves.
+  Kept,
 };
 
 /// One structure. All objects are borrowed.
 class Tree {
 public:
   /// Adds a node before its children.
-  void add(TreeKind kind, size_t children, PyObject *object, PyObject *helper);
+  void add(TreeKind kind, size_t children, PyObject *object, PyObject *helper, int64_t index);
 
-  /// Adds the leaves; whatever stands in the place of a leaf is taken for one. False where the tree does not certainly
-  /// fit, without a Python exception.
-  bool takeApart(PyObject *tree, References &leaves) const;
+  /// How many tuples are kept.
+  size_t numKept() const;
 
-  /// A tree of these leaves; null with a Python exception.
-  PyObject *putTogether(PyObject *const *leaves) const;
+  /// Adds the leaves and the kept tuples; whatever stands in the place of a leaf is taken for one. False where the tree
+  /// does not certainly fit, without a Python exception.
+  bool takeApart(PyObject *tree, References &leaves, References &kept) const;
+
+  /// A tree of these leaves and tuples; null with a Python exception.
+  PyObject *putTogether(PyObject *const *leaves, const References &kept) const;
 
 private:
   struct Node {
     TreeKind kind;
     size_t children;
     PyObject *object, *helper;
+    int64_t index;
     std::vector<PyObject *> keys;
   };
 
-  bool visit(size_t &at, PyObject *tree, References &leaves) const;
-  bool visitDict(size_t &at, const Node &node, PyObject *tree, References &leaves) const;
-  bool visitItems(size_t &at, const Node &node, PyObject *tree, References &leaves) const;
-  bool visitNamed(size_t &at, const Node &node, PyObject *tree, References &leaves) const;
-  PyObject *make(size_t &at, PyObject *const *&leaves) const;
-  PyObject *makeDict(size_t &at, const Node &node, PyObject *const *&leaves) const;
-  PyObject *makeItems(size_t &at, const Node &node, PyObject *const *&leaves) const;
+  /// Walks of one call.
+  class Taker;
+  class Maker;
 
   std::vector<Node> nodes; // In preorder.
 };

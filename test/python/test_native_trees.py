@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import random
 import sys
 import weakref
@@ -138,6 +139,51 @@ def test_no_tree_is_taken_that_python_would_refuse(tree: Any, chance: random.Ran
         if result is not NOT_FAST:
             # Raises where the structure is another one.
             check_result(call, result, call.spec.flatten_like(given_args, "t", {}))
+
+
+@FIXTURE
+@given(TREES, TREES, st.randoms(use_true_random=False))
+def test_a_result_of_any_tree_has_the_tensors_that_it_should(tree: Any, other: Any, chance: random.Random) -> None:
+    args = with_tensors((tree, (LEAF, LEAF), [tree]))
+    leaves, _ = flatten(args)
+    # Parts of the arguments, and others; their leaves in order, from some leaf on, or in any order.
+    result = flatten(chance.choice([(other, tree), (tree, (LEAF, LEAF)), (LEAF, LEAF), [(LEAF, None)], other]))[1]
+    start = chance.randrange(len(leaves))
+    order = list(range(len(leaves)))
+    order = chance.choice([order[start:] + order[:start], chance.sample(order, len(order))])
+    updates = [chance.choice([source, source, None]) if chance.random() < 0.2 else source for source in order]
+    updates = [*updates, *[None] * result.num_leaves][: result.num_leaves]
+    call = TreeCall(args, result, updates)
+    made = call(*args)[1]
+    found = flatten(made)[0]
+    for tensor, source in zip(found, updates, strict=True):
+        assert source is None or tensor is leaves[source]
+    assert len({id(tensor) for tensor in found}) == len(found)
+    assert repr_of_types(made) == repr_of_types(result.unflatten(found, call.types))
+
+
+def test_a_donated_tuple_is_returned_itself() -> None:
+    args = with_tensors((((LEAF, LEAF), (LEAF, (LEAF, None))), {"b": (LEAF,)}))
+    call = TreeCall(args)
+    result = call(*args)[1]
+    assert result[0] is args[0] and result[1] is not args[1] and result[1]["b"] is args[1]["b"]
+    call.donate = False
+    assert call(*args)[1][0] is not args[0]
+
+
+@pytest.mark.parametrize("pairs", [1, 3])
+def test_a_tuple_of_other_tensors_is_made(pairs: int) -> None:
+    args = with_tensors(((LEAF, LEAF),) * pairs)
+    leaves, _ = flatten(args)
+    result = flatten(args)[1]
+    for updates in itertools.permutations([*range(len(leaves)), *[None] * (pairs == 1)], len(leaves)):
+        call = TreeCall(args, result, updates)
+        made = call(*args)[1]
+        for pair, first, second in zip(made, updates[::2], updates[1::2], strict=True):
+            for tensor, source in zip(pair, (first, second), strict=True):
+                assert tensor is leaves[source] if source is not None else all(tensor is not leaf for leaf in leaves)
+            is_kept = first is not None and first % 2 == 0 and second == first + 1
+            assert any(pair is known for known in args) == is_kept
 
 
 def test_each_change_of_a_small_tree_is_seen() -> None:

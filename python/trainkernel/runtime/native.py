@@ -19,7 +19,7 @@ from trainkernel.pytree import NamedTupleTypes
 from trainkernel.runtime.dlpack import DEVICE_TYPES, TYPE_CODES
 from trainkernel.runtime.frameworks.base import Framework, Make
 from trainkernel.runtime.libraries import find_library
-from trainkernel.runtime.native_trees import argument_nodes, result_nodes
+from trainkernel.runtime.native_trees import native_trees
 from trainkernel.runtime.tensors import Device, required_alignment
 
 #: What :attr:`NativeCall.read` returns where tensors do not certainly fit.
@@ -68,7 +68,7 @@ def _declare(library: Any) -> None:
         "tk_call_new": (obj, (i32, i32, i64, obj, obj, obj, obj)),
         "tk_call_add_tensor": (None, (obj, ctypes.c_uint8, ctypes.c_uint8, pointer, i64, u64, u64, i64, pointer)),
         "tk_call_add_type": (i32, (obj, i64, obj, pointer, pointer, pointer)),
-        "tk_call_add_node": (None, (obj, i32, i32, i64, obj, obj)),
+        "tk_call_add_node": (None, (obj, i32, i32, i64, obj, obj, i64)),
         "tk_call_set_cuda": (None, (obj, *[pointer] * 5)),
         "tk_call_add_lane": (None, (obj, pointer, pointer, u64)),
         "tk_call_function": (obj, (obj, i32)),
@@ -134,12 +134,13 @@ class NativeCall:
             self._add_tensor(spec, alignment, None)
         for spec in manifest.outputs:
             self._add_tensor(spec, alignment, home.maker(spec, device))
-        for is_result, nodes in enumerate(
-            (argument_nodes(manifest.in_tree, types), result_nodes(manifest.out_tree, types))
-        ):
+        trees = native_trees(manifest, types)
+        for which, nodes in enumerate((trees.arguments, trees.result, trees.donated_result)):
             for node in nodes:
                 self._borrowed += (node.value, node.helper)
-                library.tk_call_add_node(self._step, is_result, node.kind, node.children, node.value, node.helper)
+                library.tk_call_add_node(
+                    self._step, which, node.kind, node.children, node.value, node.helper, node.index
+                )
         self._types: set[tuple[int, type]] = set()
         self.read: Callable[[list[Any]], Any] = library.tk_call_function(self._step, 0)
         self.functional: Callable[[Settle, tuple[Any, ...]], Any] = library.tk_call_function(self._step, 1)

@@ -6,6 +6,8 @@ import gc
 import itertools
 import random
 import sys
+import threading
+import time
 import weakref
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable
@@ -256,6 +258,34 @@ def test_a_namedtuple_is_iterated_as_python_iterates_it() -> None:
     made = call.spec.unflatten(call.spec.flatten_like(args, "t"), call.types)[0]
     result = call(*args)[1][0]
     assert (result.m, result.v) == (args[0].v, args[0].m) == (made.m, made.v) and type(result) is Backwards
+
+
+def test_other_threads_may_change_containers_during_calls() -> None:
+    state = with_tensors({"w": [LEAF, (LEAF, LEAF)], "n": Adam(LEAF, None), "b": LEAF})
+    call = TreeCall((state,))
+    # As a launch that lets go of the GIL.
+    call.launch = lambda: time.sleep(0)
+    ends = threading.Event()
+
+    def change() -> None:
+        while not ends.is_set():
+            state["w"] = [torch.zeros(()), (torch.zeros(()), torch.zeros(()))]
+            state["w"].clear()
+            state["n"] = Adam(torch.zeros(()), None)
+            del state["b"]
+            state["b"] = torch.zeros(())
+            state["w"] += [torch.zeros(()), (torch.zeros(()), torch.zeros(()))]
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        outcomes = [call(state) for _ in range(3000)]
+    finally:
+        ends.set()
+        thread.join()
+    made = [flatten(outcome[1])[0] for outcome in outcomes if outcome is not NOT_FAST]
+    # Each was updated once by its own call, or more often where the thread had not exchanged it meanwhile.
+    assert made and all(len(leaves) == 5 and all(leaf._version >= 1 for leaf in leaves) for leaves in made)
 
 
 def test_results_share_no_container() -> None:

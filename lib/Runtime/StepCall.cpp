@@ -263,29 +263,47 @@ PyObject *callDonating(PyObject *self, PyObject *const *args, intptr_t count) {
   return count == 2 ? callStep(step, args[0], args[1], true) : Owned::share(step.lookCloser);
 }
 
-/// Inputs that should lie where they lay.
+/// Tensors of a captured program.
 struct Watch {
   PyObject *step;
-  std::vector<std::pair<int64_t, uint64_t>> places; // Which input, and its address.
+  std::vector<std::pair<int64_t, uint64_t>> places; // Which tensor of the step, and its address.
+
+  bool fits(PyObject *const *args, intptr_t count) const {
+    return count == 1 && PyList_Size(args[0]) == static_cast<intptr_t>(places.size());
+  }
 };
 
 /// watch(tensors): whether all are as they were.
 PyObject *callWatch(PyObject *self, PyObject *const *args, intptr_t count) {
   const Watch &watch = *static_cast<Watch *>(PyCapsule_GetPointer(self, nullptr));
   const StepCall &step = stepOf(watch.step);
-  bool same = count == 1 && PyList_Size(args[0]) == static_cast<intptr_t>(watch.places.size());
+  bool same = watch.fits(args, count);
   for (size_t i = 0; same && i < watch.places.size(); ++i) {
     Found found;
-    auto [input, wanted] = watch.places[i];
-    same = readTensor(step.place, step.tensors[input], PyList_GetItem(args[0], i), found) && found.address == wanted;
+    auto [index, wanted] = watch.places[i];
+    same = readTensor(step.place, step.tensors[index], PyList_GetItem(args[0], i), found) && found.address == wanted;
   }
   return PyBool_FromLong(same);
+}
+
+/// mark(tensors): whether the framework was told of all that they were written.
+PyObject *callMark(PyObject *self, PyObject *const *args, intptr_t count) {
+  const Watch &watch = *static_cast<Watch *>(PyCapsule_GetPointer(self, nullptr));
+  const StepCall &step = stepOf(watch.step);
+  bool told = watch.fits(args, count);
+  for (size_t i = 0; told && i < watch.places.size(); ++i) {
+    PyObject *tensor = PyList_GetItem(args[0], i);
+    const DirectAccess *access = accessOf(step.tensors[watch.places[i].first], tensor);
+    told = access && markWritten(*access, tensor);
+  }
+  return PyBool_FromLong(told);
 }
 
 PyMethodDef readMethod = {"read", callRead, kFastCall, "addresses of the tensors of a call"};
 PyMethodDef functionalMethod = {"functional", callFunctional, kFastCall, "call the step; all results are fresh"};
 PyMethodDef donatingMethod = {"donating", callDonating, kFastCall, "call the step; the state is updated in place"};
 PyMethodDef watchMethod = {"watch", callWatch, kFastCall, "whether tensors lie where they lay"};
+PyMethodDef markMethod = {"mark", callMark, kFastCall, "tell the framework that tensors were written"};
 
 void destroy(PyObject *capsule) { delete static_cast<StepCall *>(PyCapsule_GetPointer(capsule, nullptr)); }
 
@@ -367,14 +385,12 @@ TK_EXPORT PyObject *tk_call_function(PyObject *self, int32_t which) {
   return PyCFunction_NewEx(methods[which], self, nullptr);
 }
 
-/// A function that watches inputs, given which they are and where they lie.
-TK_EXPORT PyObject *tk_call_watch(PyObject *self, const int64_t *inputs, const uint64_t *addresses, int64_t count) {
-  auto *watch = new Watch{self, {}};
+/// The function `watch` (0) or `mark` (1), given which tensors of the step there are and where they lie.
+TK_EXPORT PyObject *tk_call_watch(PyObject *self, const int64_t *indices, const uint64_t *addresses, int64_t count,
+                                  int32_t which) {
+  auto *watch = new Watch{Owned::share(self), {}};
   for (int64_t i = 0; i < count; ++i)
-    watch->places.emplace_back(inputs[i], addresses[i]);
-  Py_IncRef(self);
-  PyObject *capsule = PyCapsule_New(watch, nullptr, destroyWatch);
-  PyObject *function = PyCFunction_NewEx(&watchMethod, capsule, nullptr);
-  Py_DecRef(capsule);
-  return function;
+    watch->places.emplace_back(indices[i], addresses[i]);
+  Owned capsule(PyCapsule_New(watch, nullptr, destroyWatch));
+  return PyCFunction_NewEx(which ? &markMethod : &watchMethod, capsule.get(), nullptr);
 }

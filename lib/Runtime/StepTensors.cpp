@@ -80,6 +80,11 @@ bool trainkernel::readTensor(const TensorPlace &place, const Tensor &wanted, PyO
   return !isLazy(place, *type, object);
 }
 
+const DirectAccess *trainkernel::accessOf(const Tensor &place, PyObject *object) {
+  const TensorType *type = findType(place, object);
+  return type ? type->direct : nullptr;
+}
+
 bool trainkernel::markWritten(const DirectAccess &direct, PyObject *object) {
   const void *tensor = direct.find(object);
   try {

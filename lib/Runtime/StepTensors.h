@@ -95,6 +95,9 @@ struct Found {
 /// Whether a tensor certainly fits. Leaves no Python exception.
 bool readTensor(const TensorPlace &place, const Tensor &wanted, PyObject *object, Found &found);
 
+/// The functions for a tensor, or null.
+const DirectAccess *accessOf(const Tensor &place, PyObject *object);
+
 /// Tells the framework that a tensor was written; false if its functions fail. Leaves no Python exception.
 bool markWritten(const DirectAccess &direct, PyObject *object);
 

@@ -116,6 +116,24 @@ class FastCalls:
             return None
         return partial(self._native.watch(places), [tensor for _, tensor, _ in places])
 
+    def marker(self, written: Sequence[tuple[int, Any]], home: Framework) -> Callable[[], object]:
+        """A function that tells a framework that tensors were written in place.
+
+        Args:
+            written: which of the inputs and outputs a tensor is, and the tensor.
+            home: the framework.
+        """
+        tensors = [tensor for _, tensor in written]
+        if self._native is None or home is not self._home:
+            return partial(home.mark_written, tensors)
+        mark = self._native.marker([index for index, _ in written])
+
+        def tell() -> None:
+            if not mark(tensors):
+                home.mark_written(tensors)
+
+        return tell
+
     def _take_over(self, native: NativeCall, home: Framework) -> None:
         self._native, self._home = native, home
         backend = self._backend

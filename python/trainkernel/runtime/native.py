@@ -72,7 +72,7 @@ def _declare(library: Any) -> None:
         "tk_call_set_cuda": (None, (obj, *[pointer] * 5)),
         "tk_call_add_lane": (None, (obj, pointer, pointer, u64)),
         "tk_call_function": (obj, (obj, i32)),
-        "tk_call_watch": (obj, (obj, pointer, pointer, i64)),
+        "tk_call_watch": (obj, (obj, pointer, pointer, i64, i32)),
     }
     for name, (result, arguments) in signatures.items():
         function = getattr(library, name)
@@ -188,12 +188,21 @@ class NativeCall:
         Args:
             places: for each tensor, which of the inputs it is, the tensor, its address.
         """
-        count = len(places)
-        indices = (ctypes.c_int64 * count)(*(index for index, _, _ in places))
-        addresses = (ctypes.c_uint64 * count)(*(address for _, _, address in places))
-        watch = self._library.tk_call_watch
-        found: Callable[[list[Any]], bool] = watch(
-            self._step, ctypes.addressof(indices), ctypes.addressof(addresses), count
+        return self._watch([index for index, _, _ in places], [address for _, _, address in places], 0)
+
+    def marker(self, indices: Sequence[int]) -> Callable[[list[Any]], bool]:
+        """A function of a list of tensors that tells their framework that they were written, and whether it could.
+
+        Args:
+            indices: for each tensor, which of the inputs and outputs it is.
+        """
+        return self._watch(indices, [0] * len(indices), 1)
+
+    def _watch(self, indices: Sequence[int], addresses: Sequence[int], which: int) -> Callable[[list[Any]], bool]:
+        count = len(indices)
+        first, second = (ctypes.c_int64 * count)(*indices), (ctypes.c_uint64 * count)(*addresses)
+        found: Callable[[list[Any]], bool] = self._library.tk_call_watch(
+            self._step, ctypes.addressof(first), ctypes.addressof(second), count, which
         )
         return found
 

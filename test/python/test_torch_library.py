@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -93,7 +94,15 @@ def test_the_search_leaves_no_trace() -> None:
     assert sum(issubclass(type(thing), torch.Tensor) for thing in gc.get_objects()) == before
 
 
-@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, lambda: torch.device("meta")])
+@contextmanager
+def float64() -> Iterator[None]:
+    """Another default dtype."""
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, lambda: torch.device("meta"), float64])
 def test_the_functions_are_found_in_every_mode(mode: Any) -> None:
     torch_library.direct_access.cache_clear()
     with mode():

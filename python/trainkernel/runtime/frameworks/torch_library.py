@@ -45,12 +45,13 @@ def direct_access(torch: Any) -> DirectAccess | None:
 
 def _make_samples(torch: Any) -> list[Any]:
     """A plain tensor, a lazily negated one, a parameter, one without a version."""
+    # The caller's defaults may be others.
+    zeros = partial(torch.zeros, 2, dtype=torch.float32, device="cpu")
     with torch.inference_mode(False):
-        plain = torch.zeros(2, device="cpu")
-        negated = torch.zeros(2, dtype=torch.complex64, device="cpu").conj().imag
-        parameter = torch.nn.Parameter(torch.zeros(2, device="cpu"))
+        plain, parameter = zeros(), torch.nn.Parameter(zeros())
+        negated = zeros(dtype=torch.complex64).conj().imag
     with torch.inference_mode():
-        return [plain, negated, parameter, torch.zeros(2, device="cpu")]
+        return [plain, negated, parameter, zeros()]
 
 
 def _find_place(torch: Any, samples: list[Any]) -> int | None:

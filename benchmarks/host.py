@@ -27,8 +27,8 @@ _BATCH, _BATCHES = 20, 60
 COLUMNS = {
     "donate": "step.donate(...), all of it",
     "driver": "of that, cuLaunchKernelEx",
-    "torch": "of that, PyTorch: fresh outputs (the loss), version counters of the state",
-    "ours": "of that, the rest: arguments, checks of tensors, result",
+    "torch": "of that, PyTorch: fresh outputs (the loss)",
+    "ours": "of that, the rest: arguments, checks of tensors, version counters of the state, result",
     "functional": "step(...), all of it; every output is fresh",
     "python": "step.donate(...) without the native part",
     "replay": "program(), of one captured step",
@@ -77,7 +77,10 @@ def measure(name: str, folder: Path) -> dict[str, Any]:
     found["functional"] = median_microseconds(lambda: step(*args), wait)
     found["keywords"] = median_microseconds(lambda: step(donate=True, **names), wait)
     found["python"] = median_microseconds(lambda: step._call_checked(args, True, None), wait)
-    found["torch"] = _torch_microseconds(step, args, wait)
+    leaves = step._binder.leaves(args)
+    home = step._binder.plan(leaves, args).home
+    found["direct"] = home.exchange(type(leaves[0])).direct is not None
+    found["torch"] = _torch_microseconds(step, home, wait)
     bare = _foreign_call_microseconds(wait)
     found["driver"] = _launch_microseconds(step, args, wait) - bare
     found["ours"] = found["donate"] - found["driver"] - found["torch"]
@@ -89,16 +92,12 @@ def measure(name: str, folder: Path) -> dict[str, Any]:
     return found
 
 
-def _torch_microseconds(step: Any, args: tuple[Any, ...], wait: Callable[[], object]) -> float:
-    leaves = step._binder.leaves(args)
-    home = step._binder.plan(leaves, args).home
+def _torch_microseconds(step: Any, home: Any, wait: Callable[[], object]) -> float:
     makers = [home.maker(spec, step.device) for spec in step.outputs if spec.updates is None]
-    written = [leaves[spec.updates] for spec in step.outputs if spec.updates is not None]
 
     def work() -> None:
         for make in makers:
             make()
-        home.mark_written(written)
 
     return median_microseconds(work, wait)
 
@@ -120,9 +119,15 @@ def show(results: dict[str, Any]) -> None:
     print(f"{'us per call':12} tensors " + " ".join(f"{column:>10}" for column in COLUMNS))
     for name, found in results["steps"].items():
         values = " ".join(f"{found[column]:10.2f}" for column in COLUMNS)
-        print(f"{name:12} {found['tensors']:7} {values}" + ("" if found["native"] else "  (no native part)"))
+        print(f"{name:12} {found['tensors']:7} {values}" + _what_lacks(found))
     for column, meaning in COLUMNS.items():
         print(f"  {column}: {meaning}")
+
+
+def _what_lacks(found: dict[str, Any]) -> str:
+    if not found["native"]:
+        return "  (no native part)"
+    return "" if found["direct"] else "  (PyTorch's library is another one)"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,106 +1,27 @@
 //===- StepCall.cpp - From Python tensors to a launch ---------------------===//
 //
-// The part of a call of a step that Python is too slow for: checks each tensor
-// against the manifest, gathers the addresses and launches the kernel. It only
-// ever says "this fits" or "look closer"; trainkernel.runtime, which can do all
-// of this by itself, then decides and words the error.
-//
-// Tensors are read through DLPack's C exchange API. Python is called through
-// functions of its stable ABI that the process has loaded already, so that one
-// library fits every version and is built without Python's headers. None of
-// its macros is used: they would look into objects.
+// The usual call of a step: finds the tensors among the arguments, checks each
+// against the manifest, gathers the addresses, launches the kernel and makes the
+// result. Where anything does not certainly fit it says "look closer", having
+// changed nothing; trainkernel.runtime, which can do all of this by itself, then
+// decides and words the error. Nothing is remembered of a caller's tensors.
 //
 //===----------------------------------------------------------------------===//
+
+#include "StepTensors.h"
+#include "StepTree.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <new>
 #include <utility>
-#include <vector>
 
-//===----------------------------------------------------------------------===//
-// Python's stable ABI
-//===----------------------------------------------------------------------===//
-
-// Weak: found in the running interpreter, or null in a process without one.
-#define TK_PYTHON extern "C" __attribute__((weak))
-
-struct PyObject;
-using PyFunction = PyObject *(*)(PyObject *self, PyObject *const *args, intptr_t count);
-struct PyMethodDef {
-  const char *name;
-  PyFunction function;
-  int flags;
-  const char *doc;
-};
-constexpr int kFastCall = 0x80;
-
-TK_PYTHON PyObject *PyObject_Type(PyObject *);
-TK_PYTHON PyObject *PyObject_Vectorcall(PyObject *, PyObject *const *, size_t, PyObject *);
-TK_PYTHON void Py_IncRef(PyObject *);
-TK_PYTHON void Py_DecRef(PyObject *);
-TK_PYTHON PyObject *PyBool_FromLong(long);
-TK_PYTHON intptr_t PyList_Size(PyObject *);
-TK_PYTHON PyObject *PyList_GetItem(PyObject *, intptr_t);
-TK_PYTHON PyObject *PyList_New(intptr_t);
-TK_PYTHON int PyList_SetItem(PyObject *, intptr_t, PyObject *);
-TK_PYTHON PyObject *PyLong_FromLong(long);
-TK_PYTHON PyObject *PyLong_FromUnsignedLongLong(unsigned long long);
-TK_PYTHON void PyErr_Clear();
-TK_PYTHON PyObject *PyCapsule_New(void *, const char *, void (*)(PyObject *));
-TK_PYTHON void *PyCapsule_GetPointer(PyObject *, const char *);
-TK_PYTHON PyObject *PyCFunction_NewEx(PyMethodDef *, PyObject *, PyObject *);
-TK_PYTHON void *PyEval_SaveThread();
-TK_PYTHON void PyEval_RestoreThread(void *);
+using namespace trainkernel;
 
 namespace {
 
 //===----------------------------------------------------------------------===//
-// DLPack 1.x
-//===----------------------------------------------------------------------===//
-
-struct DLTensor {
-  void *data;
-  int32_t deviceType, deviceID;
-  int32_t rank;
-  uint8_t code, bits;
-  uint16_t lanes;
-  const int64_t *shape, *strides;
-  uint64_t byteOffset;
-};
-
-struct DLPackExchangeAPI {
-  uint32_t major, minor;
-  void *previous;
-  void *allocate, *managedFromPython, *managedToPython;
-  /// Borrows the tensor's own shape and strides; -1 with a Python exception.
-  int (*tensorFromPython)(PyObject *, DLTensor *);
-  int (*currentStream)(int32_t deviceType, int32_t deviceID, void **stream);
-};
-
-//===----------------------------------------------------------------------===//
 // A step
 //===----------------------------------------------------------------------===//
-
-/// A type of tensor that may be passed.
-struct TensorType {
-  PyObject *type; // Borrowed: the Python object that made the step holds it.
-  const DLPackExchangeAPI *api;
-  /// Tells whether the values of a tensor are not what its memory says; or null. Borrowed.
-  PyObject *isLazy;
-};
-
-struct Tensor {
-  uint8_t code, bits;
-  std::vector<int64_t> shape;
-  uint64_t alignmentMask;
-  uint64_t bytes;
-  /// Of an output, the input whose place it may take, or -1.
-  int64_t updates = -1;
-  std::vector<TensorType> types;
-};
 
 /// What launches on one stream need.
 struct Lane {
@@ -118,16 +39,22 @@ struct Cuda {
 };
 
 struct StepCall {
-  int32_t deviceType, deviceID;
+  TensorPlace place;
   size_t numInputs;
   std::vector<Tensor> tensors; // Inputs, then outputs.
-  PyObject *false_;            // Borrowed; it lives for ever.
+  /// The result of a call that donates may hold tuples of the arguments, if these are made of donated tensors alone.
+  Tree arguments, result, donatedResult;
+  size_t numKept = 0;
+  /// What a call returns to say "look closer"; a function of a list of tensors that were written.
+  PyObject *lookCloser, *markWritten;
+  /// Owned: holds all that is borrowed here.
+  PyObject *kept = nullptr;
   Cuda cuda;
   std::vector<Lane> lanes;
   /// The inputs of the last donation that was found free of overlaps.
   std::vector<uint64_t> disjoint;
 
-  size_t numOutputs() const { return tensors.size() - numInputs; }
+  ~StepCall() { Py_DecRef(kept); }
 };
 
 /// Results besides CUDA's own errors, which are positive.
@@ -137,86 +64,26 @@ enum Status : long { Launched = 0, LookCloser = -1, LaunchInPython = -2 };
 /// step does not take the last two.
 constexpr size_t kExtraParameters = 3;
 
-/// Parameters of one call: addresses, pointers to them; on the stack unless there are many.
+/// Parameters of one call: addresses, pointers to them.
 class Parameters {
 public:
-  explicit Parameters(size_t count) : count(count) {
-    if (count > kInline)
-      large.resize(2 * count);
-    values = count > kInline ? large.data() : small;
-  }
+  explicit Parameters(size_t count) : count(count), values(2 * count) {}
   uint64_t &operator[](size_t index) { return values[index]; }
-  const uint64_t *data() const { return values; }
+  const uint64_t *data() const { return values.data(); }
   void **pointers() {
-    uint64_t *list = values + count;
+    uint64_t *list = values.data() + count;
     for (size_t i = 0; i < count; ++i)
-      list[i] = reinterpret_cast<uint64_t>(values + i);
+      list[i] = reinterpret_cast<uint64_t>(values.data() + i);
     return reinterpret_cast<void **>(list);
   }
 
 private:
-  static constexpr size_t kInline = 64;
   size_t count;
-  uint64_t small[2 * kInline];
-  std::vector<uint64_t> large;
-  uint64_t *values;
+  Scratch<uint64_t> values;
 };
 
-const TensorType *findType(const Tensor &tensor, PyObject *object) {
-  PyObject *type = PyObject_Type(object);
-  // The object keeps its type.
-  Py_DecRef(type);
-  for (const TensorType &known : tensor.types)
-    if (known.type == type)
-      return &known;
-  return nullptr;
-}
-
-bool isContiguous(const DLTensor &given) {
-  if (!given.strides)
-    return true;
-  int64_t stride = 1;
-  for (int32_t axis = given.rank - 1; axis >= 0; --axis) {
-    // An axis of one element has any stride.
-    if (given.shape[axis] != 1 && given.strides[axis] != stride)
-      return false;
-    stride *= given.shape[axis];
-  }
-  return true;
-}
-
-bool isLazy(const StepCall &step, const TensorType &type, PyObject *object) {
-  if (!type.isLazy)
-    return false;
-  PyObject *answer = PyObject_Vectorcall(type.isLazy, &object, 1, nullptr);
-  if (!answer) {
-    PyErr_Clear();
-    return true;
-  }
-  Py_DecRef(answer);
-  return answer != step.false_;
-}
-
-/// Whether a tensor certainly fits, and its address.
-bool readTensor(const StepCall &step, const Tensor &wanted, PyObject *object, uint64_t &address) {
-  const TensorType *type = findType(wanted, object);
-  if (!type)
-    return false;
-  DLTensor given;
-  if (type->api->tensorFromPython(object, &given) != 0) {
-    PyErr_Clear();
-    return false;
-  }
-  if (given.code != wanted.code || given.bits != wanted.bits || given.lanes != 1 ||
-      given.deviceType != step.deviceType || given.deviceID != step.deviceID ||
-      given.rank != static_cast<int32_t>(wanted.shape.size()) ||
-      !std::equal(wanted.shape.begin(), wanted.shape.end(), given.shape))
-    return false;
-  address = reinterpret_cast<uint64_t>(given.data) + given.byteOffset;
-  if ((address & wanted.alignmentMask) || (wanted.bytes && (!address || !isContiguous(given))))
-    return false;
-  return !isLazy(step, *type, object);
-}
+/// How to tell the framework about each input, or null.
+using Accesses = Scratch<const DirectAccess *>;
 
 /// Whether no two inputs share memory: those of the last such call do not.
 bool areDisjoint(StepCall &step, const Parameters &values) {
@@ -237,24 +104,27 @@ bool areDisjoint(StepCall &step, const Parameters &values) {
   return true;
 }
 
-/// Reads the inputs and those outputs that are no donated inputs.
-bool readAll(StepCall &step, PyObject *leaves, PyObject *fresh, bool donate, Parameters &values) {
-  if (PyList_Size(leaves) != static_cast<intptr_t>(step.numInputs))
-    return false;
-  for (size_t i = 0; i < step.numInputs; ++i)
-    if (!readTensor(step, step.tensors[i], PyList_GetItem(leaves, i), values[i]))
+/// Reads the inputs and the outputs; with donation, some of these are inputs.
+bool readAll(StepCall &step, PyObject *const *tensors, bool donate, Parameters &values, Accesses &accesses) {
+  Found found;
+  for (size_t i = 0; i < step.numInputs; ++i) {
+    if (!readTensor(step.place, step.tensors[i], tensors[i], found))
       return false;
+    values[i] = found.address;
+    accesses[i] = found.direct;
+  }
   if (donate && !areDisjoint(step, values))
     return false;
-  intptr_t next = 0, made = PyList_Size(fresh);
   for (size_t i = step.numInputs; i < step.tensors.size(); ++i) {
     const Tensor &output = step.tensors[i];
     if (donate && output.updates >= 0)
       values[i] = values[output.updates];
-    else if (next == made || !readTensor(step, output, PyList_GetItem(fresh, next++), values[i]))
+    else if (readTensor(step.place, output, tensors[i], found))
+      values[i] = found.address;
+    else
       return false;
   }
-  return next == made;
+  return true;
 }
 
 bool findLane(const StepCall &step, void *stream, Lane &found) {
@@ -267,7 +137,7 @@ bool findLane(const StepCall &step, void *stream, Lane &found) {
 /// The caller's current stream; the legacy default stream has two names.
 bool currentStream(const StepCall &step, void *&stream) {
   const TensorType &first = step.tensors.front().types.front();
-  if (first.api->currentStream(step.deviceType, step.deviceID, &stream) != 0) {
+  if (first.api->currentStream(step.place.deviceType, step.place.deviceID, &stream) != 0) {
     PyErr_Clear();
     return false;
   }
@@ -298,51 +168,142 @@ long launch(const StepCall &step, Parameters &values) {
 
 StepCall &stepOf(PyObject *self) { return *static_cast<StepCall *>(PyCapsule_GetPointer(self, nullptr)); }
 
-/// read(leaves, fresh, donate): a list of all addresses, or -1.
+/// read(tensors): a list of all addresses, or -1.
 PyObject *callRead(PyObject *self, PyObject *const *args, intptr_t count) {
   StepCall &step = stepOf(self);
-  Parameters values(step.tensors.size() + kExtraParameters);
-  if (count != 3 || !readAll(step, args[0], args[1], args[2] != step.false_, values))
-    return PyLong_FromLong(LookCloser);
   intptr_t size = static_cast<intptr_t>(step.tensors.size());
+  Parameters values(step.tensors.size() + kExtraParameters);
+  Accesses accesses(step.numInputs);
+  References tensors(step.tensors.size());
+  if (count != 1 || PyList_Size(args[0]) != size)
+    return PyLong_FromLong(LookCloser);
+  for (intptr_t i = 0; i < size; ++i)
+    tensors.add(Owned::share(PyList_GetItem(args[0], i)));
+  if (!readAll(step, tensors.data(), false, values, accesses))
+    return PyLong_FromLong(LookCloser);
   PyObject *list = PyList_New(size);
   for (intptr_t i = 0; list && i < size; ++i)
     PyList_SetItem(list, i, PyLong_FromUnsignedLongLong(values[i]));
   return list;
 }
 
-/// launch(leaves, fresh, donate): a Status.
-PyObject *callLaunch(PyObject *self, PyObject *const *args, intptr_t count) {
-  StepCall &step = stepOf(self);
-  Parameters values(step.tensors.size() + kExtraParameters);
-  if (count != 3 || !readAll(step, args[0], args[1], args[2] != step.false_, values))
-    return PyLong_FromLong(LookCloser);
-  return PyLong_FromLong(launch(step, values));
+/// Adds the outputs to the inputs; false with a Python exception.
+bool addOutputs(const StepCall &step, bool donate, References &tensors) {
+  for (size_t i = step.numInputs; i < step.tensors.size(); ++i) {
+    const Tensor &output = step.tensors[i];
+    bool inPlace = donate && output.updates >= 0;
+    PyObject *tensor =
+        inPlace ? Owned::share(tensors.data()[output.updates]) : PyObject_Vectorcall(output.make, nullptr, 0, nullptr);
+    if (!tensor)
+      return false;
+    tensors.add(tensor);
+  }
+  return true;
 }
 
-/// Inputs that should lie where they lay.
+/// Tells the framework that the donated inputs were written; false with a Python exception.
+bool markAll(const StepCall &step, PyObject *const *tensors, Accesses &accesses) {
+  std::vector<PyObject *> rest;
+  for (size_t i = step.numInputs; i < step.tensors.size(); ++i) {
+    int64_t input = step.tensors[i].updates;
+    if (input >= 0 && !(accesses[input] && markWritten(*accesses[input], tensors[input])))
+      rest.push_back(tensors[input]);
+  }
+  if (rest.empty())
+    return true;
+  Owned list(PyList_New(static_cast<intptr_t>(rest.size())));
+  if (!list)
+    return false;
+  for (size_t i = 0; i < rest.size(); ++i)
+    PyList_SetItem(list.get(), static_cast<intptr_t>(i), Owned::share(rest[i]));
+  PyObject *argument = list.get();
+  return static_cast<bool>(Owned(PyObject_Vectorcall(step.markWritten, &argument, 1, nullptr)));
+}
+
+/// Lets Python settle what native code could not launch; false with a Python exception.
+bool settle(PyObject *settler, long status, const Parameters &values) {
+  Owned number(PyLong_FromLong(status));
+  Owned place(PyLong_FromUnsignedLongLong(reinterpret_cast<uint64_t>(values.data())));
+  if (!number || !place)
+    return false;
+  PyObject *arguments[] = {number.get(), place.get()};
+  return static_cast<bool>(Owned(PyObject_Vectorcall(settler, arguments, 2, nullptr)));
+}
+
+/// The step's result, "look closer", or null with a Python exception.
+PyObject *callStep(StepCall &step, PyObject *settler, PyObject *arguments, bool donate) {
+  References tensors(step.tensors.size()), kept(step.numKept);
+  if (!step.arguments.takeApart(arguments, tensors, kept))
+    return Owned::share(step.lookCloser);
+  // Before the checks: it may run any Python code.
+  if (!addOutputs(step, donate, tensors))
+    return nullptr;
+  Parameters values(step.tensors.size() + kExtraParameters);
+  Accesses accesses(step.numInputs);
+  if (!readAll(step, tensors.data(), donate, values, accesses))
+    return Owned::share(step.lookCloser);
+  long status = launch(step, values);
+  if (status != Launched && !settle(settler, status, values))
+    return nullptr;
+  if (donate && !markAll(step, tensors.data(), accesses))
+    return nullptr;
+  const Tree &result = donate ? step.donatedResult : step.result;
+  return result.putTogether(tensors.data() + step.numInputs, kept);
+}
+
+/// functional(settler, arguments), donating(settler, arguments): see callStep. The settler is given a status other than
+/// 0, a CUDA error or LaunchInPython, and where the addresses of all tensors lie meanwhile; it launches or raises.
+PyObject *callFunctional(PyObject *self, PyObject *const *args, intptr_t count) {
+  StepCall &step = stepOf(self);
+  return count == 2 ? callStep(step, args[0], args[1], false) : Owned::share(step.lookCloser);
+}
+
+PyObject *callDonating(PyObject *self, PyObject *const *args, intptr_t count) {
+  StepCall &step = stepOf(self);
+  return count == 2 ? callStep(step, args[0], args[1], true) : Owned::share(step.lookCloser);
+}
+
+/// Tensors of a captured program.
 struct Watch {
   PyObject *step;
-  std::vector<std::pair<int64_t, uint64_t>> places; // Which input, and its address.
+  std::vector<std::pair<int64_t, uint64_t>> places; // Which tensor of the step, and its address.
+
+  bool fits(PyObject *const *args, intptr_t count) const {
+    return count == 1 && PyList_Size(args[0]) == static_cast<intptr_t>(places.size());
+  }
 };
 
 /// watch(tensors): whether all are as they were.
 PyObject *callWatch(PyObject *self, PyObject *const *args, intptr_t count) {
   const Watch &watch = *static_cast<Watch *>(PyCapsule_GetPointer(self, nullptr));
   const StepCall &step = stepOf(watch.step);
-  bool same = count == 1 && PyList_Size(args[0]) == static_cast<intptr_t>(watch.places.size());
+  bool same = watch.fits(args, count);
   for (size_t i = 0; same && i < watch.places.size(); ++i) {
-    uint64_t address = 0;
-    auto [input, wanted] = watch.places[i];
-    same = readTensor(step, step.tensors[input], PyList_GetItem(args[0], i), address) && address == wanted;
+    Found found;
+    auto [index, wanted] = watch.places[i];
+    same = readTensor(step.place, step.tensors[index], PyList_GetItem(args[0], i), found) && found.address == wanted;
   }
   return PyBool_FromLong(same);
 }
 
-PyMethodDef readMethod = {"read", callRead, kFastCall, "addresses of the tensors of a call"};
-PyMethodDef launchMethod = {"launch", callLaunch, kFastCall, "check the tensors of a call and launch"};
+/// mark(tensors): whether the framework was told of all that they were written.
+PyObject *callMark(PyObject *self, PyObject *const *args, intptr_t count) {
+  const Watch &watch = *static_cast<Watch *>(PyCapsule_GetPointer(self, nullptr));
+  const StepCall &step = stepOf(watch.step);
+  bool told = watch.fits(args, count);
+  for (size_t i = 0; told && i < watch.places.size(); ++i) {
+    PyObject *tensor = PyList_GetItem(args[0], i);
+    const DirectAccess *access = accessOf(step.tensors[watch.places[i].first], tensor);
+    told = access && markWritten(*access, tensor);
+  }
+  return PyBool_FromLong(told);
+}
 
+PyMethodDef readMethod = {"read", callRead, kFastCall, "addresses of the tensors of a call"};
+PyMethodDef functionalMethod = {"functional", callFunctional, kFastCall, "call the step; all results are fresh"};
+PyMethodDef donatingMethod = {"donating", callDonating, kFastCall, "call the step; the state is updated in place"};
 PyMethodDef watchMethod = {"watch", callWatch, kFastCall, "whether tensors lie where they lay"};
+PyMethodDef markMethod = {"mark", callMark, kFastCall, "tell the framework that tensors were written"};
 
 void destroy(PyObject *capsule) { delete static_cast<StepCall *>(PyCapsule_GetPointer(capsule, nullptr)); }
 
@@ -350,13 +311,6 @@ void destroyWatch(PyObject *capsule) {
   auto *watch = static_cast<Watch *>(PyCapsule_GetPointer(capsule, nullptr));
   Py_DecRef(watch->step);
   delete watch;
-}
-
-bool hasPython() {
-  return PyObject_Type && PyObject_Vectorcall && Py_IncRef && Py_DecRef && PyBool_FromLong && PyList_Size &&
-         PyList_GetItem && PyList_New && PyList_SetItem && PyLong_FromLong && PyLong_FromUnsignedLongLong &&
-         PyErr_Clear && PyCapsule_New && PyCapsule_GetPointer && PyCFunction_NewEx && PyEval_SaveThread &&
-         PyEval_RestoreThread;
 }
 
 } // namespace
@@ -368,28 +322,45 @@ bool hasPython() {
 #define TK_EXPORT extern "C" __attribute__((visibility("default")))
 
 /// The version of this interface, or 0 where there is no Python.
-TK_EXPORT int32_t tk_call_version() { return hasPython() ? 2 : 0; }
+TK_EXPORT int32_t tk_call_version() { return hasPython() ? 3 : 0; }
 
-/// A capsule that holds a step without tensors.
-TK_EXPORT PyObject *tk_call_new(int32_t deviceType, int32_t deviceID, int64_t numInputs, PyObject *false_) {
-  auto *step = new StepCall{deviceType, deviceID, static_cast<size_t>(numInputs), {}, false_, {}, {}, {}};
+/// A capsule that holds a step without tensors. `kept` holds every object that this and the other functions are given;
+/// for the others see StepCall.
+TK_EXPORT PyObject *tk_call_new(int32_t deviceType, int32_t deviceID, int64_t numInputs, PyObject *false_,
+                                PyObject *lookCloser, PyObject *markWritten, PyObject *kept) {
+  auto *step = new StepCall{};
+  step->place = {deviceType, deviceID, false_};
+  step->numInputs = static_cast<size_t>(numInputs);
+  step->lookCloser = lookCloser;
+  step->markWritten = markWritten;
+  step->kept = Owned::share(kept);
   return PyCapsule_New(step, nullptr, destroy);
 }
 
 /// Adds a tensor: the inputs first, then the outputs.
 TK_EXPORT void tk_call_add_tensor(PyObject *self, uint8_t code, uint8_t bits, const int64_t *shape, int64_t rank,
-                                  uint64_t alignment, uint64_t bytes, int64_t updates) {
-  Tensor tensor{code, bits, {shape, shape + rank}, alignment - 1, bytes, updates, {}};
+                                  uint64_t alignment, uint64_t bytes, int64_t updates, PyObject *make) {
+  Tensor tensor{code, bits, {shape, shape + rank}, alignment - 1, bytes, updates, {}, make};
   stepOf(self).tensors.push_back(std::move(tensor));
 }
 
 /// Allows a type of tensor at a place; returns whether its exchange API is one that we know.
-TK_EXPORT int32_t tk_call_add_type(PyObject *self, int64_t index, PyObject *type, const void *table, PyObject *isLazy) {
+TK_EXPORT int32_t tk_call_add_type(PyObject *self, int64_t index, PyObject *type, const void *table, PyObject *isLazy,
+                                   const void *direct) {
   auto *api = static_cast<const DLPackExchangeAPI *>(table);
   if (api->major != 1 || !api->tensorFromPython || !api->currentStream)
     return 0;
-  stepOf(self).tensors[index].types.push_back({type, api, isLazy});
+  stepOf(self).tensors[index].types.push_back({type, api, isLazy, static_cast<const DirectAccess *>(direct)});
   return 1;
+}
+
+/// Adds a node to the tree of the arguments (0), of the result (1) or of that of a call that donates (2); see Tree.
+TK_EXPORT void tk_call_add_node(PyObject *self, int32_t which, int32_t kind, int64_t children, PyObject *object,
+                                PyObject *helper, int64_t index) {
+  StepCall &step = stepOf(self);
+  Tree *trees[] = {&step.arguments, &step.result, &step.donatedResult};
+  trees[which]->add(static_cast<TreeKind>(kind), static_cast<size_t>(children), object, helper, index);
+  step.numKept = step.arguments.numKept();
 }
 
 /// Where to launch: addresses of the driver's functions, the kernel and the context. Nulls end all launches.
@@ -408,19 +379,18 @@ TK_EXPORT void tk_call_add_lane(PyObject *self, void *stream, const void *config
   stepOf(self).lanes.push_back({stream, config, workspace});
 }
 
-/// The function `read` (0) or `launch` (1) of a step.
+/// The function `read` (0), `functional` (1) or `donating` (2) of a step.
 TK_EXPORT PyObject *tk_call_function(PyObject *self, int32_t which) {
-  return PyCFunction_NewEx(which ? &launchMethod : &readMethod, self, nullptr);
+  PyMethodDef *methods[] = {&readMethod, &functionalMethod, &donatingMethod};
+  return PyCFunction_NewEx(methods[which], self, nullptr);
 }
 
-/// A function that watches inputs, given which they are and where they lie.
-TK_EXPORT PyObject *tk_call_watch(PyObject *self, const int64_t *inputs, const uint64_t *addresses, int64_t count) {
-  auto *watch = new Watch{self, {}};
+/// The function `watch` (0) or `mark` (1), given which tensors of the step there are and where they lie.
+TK_EXPORT PyObject *tk_call_watch(PyObject *self, const int64_t *indices, const uint64_t *addresses, int64_t count,
+                                  int32_t which) {
+  auto *watch = new Watch{Owned::share(self), {}};
   for (int64_t i = 0; i < count; ++i)
-    watch->places.emplace_back(inputs[i], addresses[i]);
-  Py_IncRef(self);
-  PyObject *capsule = PyCapsule_New(watch, nullptr, destroyWatch);
-  PyObject *function = PyCFunction_NewEx(&watchMethod, capsule, nullptr);
-  Py_DecRef(capsule);
-  return function;
+    watch->places.emplace_back(indices[i], addresses[i]);
+  Owned capsule(PyCapsule_New(watch, nullptr, destroyWatch));
+  return PyCFunction_NewEx(which ? &markMethod : &watchMethod, capsule.get(), nullptr);
 }

@@ -271,8 +271,11 @@ def _listed(keys: Sequence[object]) -> str:
 def _same_static(wanted: object, given: object) -> bool:
     if type(wanted) is not type(given):
         return False
-    if isinstance(wanted, float) and isinstance(given, float) and math.isnan(wanted):
-        return math.isnan(given)
+    if isinstance(wanted, float) and isinstance(given, float):
+        if math.isnan(wanted):
+            return math.isnan(given)
+        # 0.0 == -0.0, but a step may compute other values with the one than with the other.
+        return wanted == given and math.copysign(1.0, wanted) == math.copysign(1.0, given)
     return wanted == given
 
 

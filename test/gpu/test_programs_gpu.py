@@ -15,7 +15,8 @@ from test_runtime_gpu import CAPABILITY, N, build, example
 
 from trainkernel.errors import ArgumentError
 from trainkernel.runtime import DeviceArray, LoadedStep, load
-from trainkernel.runtime.fast_call import NOT_FAST
+from trainkernel.runtime.frameworks.torch_library import direct_access
+from trainkernel.runtime.native import NOT_FAST
 
 torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():
@@ -64,6 +65,20 @@ def test_calls_are_native_from_the_second_on(step: LoadedStep) -> None:
     torch.cuda.synchronize()
     assert [loss.item() for loss in losses] == [1, 2, 3], "a workspace of its own"
     assert torch.equal(w, start() - 7)
+
+
+def test_native_calls_read_tensors_through_pytorchs_library(step: LoadedStep) -> None:
+    assert direct_access(torch) is not None, "calls are slower than they could be: PyTorch's library is another one"
+    w, x = example(torch)
+    for _ in range(2):
+        step.donate(w, x)
+    version = w._version
+    assert step._fast.donating((w, x)) is not NOT_FAST
+    assert w._version == version + 1
+    w.data = torch._neg_view(w)
+    assert step._fast.donating((w, x)) is NOT_FAST
+    with pytest.raises(ArgumentError, match="lazily negated"):
+        step.donate(w, x)
 
 
 def test_native_calls_are_captured_by_torch(step: LoadedStep) -> None:

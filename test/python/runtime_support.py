@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,17 +80,19 @@ def manifest(**changes: Any) -> dict[str, Any]:
 
 def build_pool(folder: Path) -> Path:
     """Compile lib/Runtime/CPUPool.cpp."""
-    return _build_library("CPUPool.cpp", folder / "libtrainkernel_cpu.so")
+    return _build_library(("CPUPool.cpp",), folder / "libtrainkernel_cpu.so")
 
 
 def build_call(folder: Path) -> Path:
-    """Compile lib/Runtime/StepCall.cpp."""
-    return _build_library("StepCall.cpp", folder / "libtrainkernel_call.so")
+    """Compile lib/Runtime/StepCall.cpp and what belongs to it."""
+    return _build_library(("StepCall.cpp", "StepTensors.cpp", "StepTree.cpp"), folder / "libtrainkernel_call.so")
 
 
-def _build_library(source: str, library: Path) -> Path:
+def _build_library(sources: Sequence[str], library: Path) -> Path:
     flags = ["-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-fvisibility=hidden", "-pthread"]
-    subprocess.run(["c++", *flags, str(ROOT / "lib/Runtime" / source), "-o", str(library)], check=True)
+    subprocess.run(
+        ["c++", *flags, *(str(ROOT / "lib/Runtime" / source) for source in sources), "-o", str(library)], check=True
+    )
     return library
 
 

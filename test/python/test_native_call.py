@@ -20,15 +20,17 @@ from runtime_support import N, manifest
 from test_runtime_cuda import make_cubin
 from trainkernel.errors import ArgumentError, DeviceError, TrainKernelError
 from trainkernel.runtime import LoadedStep, frameworks, load
-from trainkernel.runtime.fast_call import NOT_FAST
-from trainkernel.runtime.native import call_library
+from trainkernel.runtime.frameworks import torch_tensors
+from trainkernel.runtime.native import NOT_FAST, call_library
 
 torch = pytest.importorskip("torch")
 
 
-@pytest.fixture
-def step(cpu_step: Path, native: None) -> LoadedStep:
-    """The step, whose calls with torch's tensors are native by now."""
+@pytest.fixture(params=["library", "methods"])
+def step(cpu_step: Path, native: None, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> LoadedStep:
+    """The step, whose calls with torch's tensors are native by now, with functions of torch's library and without."""
+    if request.param == "methods":
+        monkeypatch.setattr(torch_tensors, "direct_access", lambda torch: None)
     loaded = load(cpu_step)
     for _ in range(2):
         loaded(*example())
@@ -88,6 +90,7 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
     "data of another shape": _assign(lambda: torch.ones(N)),
     "data of another dtype": _assign(lambda: torch.ones(N, N, dtype=torch.float64)),
     "data of the same size": _assign(lambda: torch.ones(N, N, dtype=torch.int32)),
+    "negated copy": lambda tensor: torch._neg_view(tensor.clone()),
     "negated data": in_place(lambda tensor: setattr(tensor, "data", torch._neg_view(tensor))),
     "transposed data": _assign(lambda: torch.ones(N, N).t()),
     "set_": in_place(lambda tensor: tensor.set_(torch.full((N, N), 9.0))),

@@ -71,6 +71,33 @@ def test_a_program_of_one_step_is_replayed(step: LoadedStep) -> None:
     assert program.inputs == [(state, x, 3)] and program.steps == 1 and program.donates
 
 
+@pytest.mark.parametrize("donate", [True, False])
+@pytest.mark.parametrize("steps", [1, 3])
+def test_a_replay_counts_versions_once_for_each_tensor_that_it_writes(
+    step: LoadedStep, steps: int, donate: bool
+) -> None:
+    with torch.inference_mode():
+        unversioned = torch.ones(N, dtype=torch.bfloat16)
+    state, batches = {**make_state(), "v": unversioned}, [(make_batch(1), 3), (make_batch(2), 3)]
+    program = step.capture(state, batches=batches, steps=steps, donate=donate)
+    written: dict[int, Any] = {}
+    for loss, result in program.outputs:
+        written |= {id(tensor): tensor for tensor in (loss, result["n"], result["new"]["w"])}
+    assert (id(state["w"]) in written) is donate
+    saved = (state["w"] * torch.ones(N, N, requires_grad=True)).sum()
+    before = {key: tensor._version for key, tensor in written.items()}
+    batch = batches[0][0]._version
+    for count in (1, 2):
+        program()
+        assert {key: tensor._version - before[key] for key, tensor in written.items()} == dict.fromkeys(written, count)
+    assert batches[0][0]._version == batch
+    if donate:
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            saved.backward()
+    else:
+        saved.backward()
+
+
 @pytest.mark.parametrize("steps", [None, 1, 2, 3, 7])
 @pytest.mark.parametrize("donate", [None, True, False])
 def test_steps_are_chained_over_a_ring_of_batches(step: LoadedStep, steps: int | None, donate: bool | None) -> None:

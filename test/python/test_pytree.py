@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from trainkernel.errors import ArgumentError, ArtifactError
 from trainkernel.pytree import TreeSpec, flatten, namedtuple_types
+from trainkernel.runtime.structure import Mismatch, compile_flatten
 
 
 class Leaf:
@@ -110,6 +111,20 @@ def test_non_finite_constants_survive() -> None:
     spec = flatten([math.inf, -math.inf, math.nan])[1]
     text = json.dumps(spec.to_json(), allow_nan=False)
     assert TreeSpec.from_json(json.loads(text)).flatten_like([math.inf, -math.inf, math.nan], "s") == []
+
+
+@pytest.mark.parametrize("wanted", [0, 1, 0.0, -0.0, 1.0, math.inf, -math.inf, math.nan, True, False, "", "0.0", None])
+def test_a_constant_fits_itself_alone(wanted: Any) -> None:
+    spec = TreeSpec.from_json(json.loads(json.dumps(flatten([wanted])[1].to_json())))
+    fast = compile_flatten(spec, {})
+    for other in (0, -1, 1, 0.0, -0.0, 1.0, math.inf, -math.inf, math.nan, True, False, "", "0.0", None):
+        if repr(other) == repr(wanted):
+            assert spec.flatten_like([other], "t") == []
+            continue
+        with pytest.raises(ArgumentError, match="expected"):
+            spec.flatten_like([other], "t")
+        with pytest.raises(Mismatch):
+            fast([other])
 
 
 def test_subclasses_are_leaves() -> None:

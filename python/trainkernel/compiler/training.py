@@ -216,7 +216,7 @@ class CompiledTrainingStep:
             DeviceError: there is no device that can run the step, or the launch failed.
         """
         loaded = self._loaded or self._load()
-        return loaded(*args, donate=self._donate if donate is None else donate, stream=stream, **named)
+        return loaded.call(args, named, self._donate if donate is None else donate, stream)
 
     def run(
         self, *args: Any, steps: int | None = None, donate: bool | None = None, stream: Any = None, **named: Any

@@ -144,7 +144,17 @@ class CpuBackend:
         Raises:
             DeviceError: the threads cannot be started; nothing was computed then.
         """
-        self._launch(pointers, None)
+        with self._lock:
+            self._check_open()
+            self._params[0 : self._count] = pointers
+            self._run_once()
+
+    def launch_from(self, place: int, stream: int | None) -> None:
+        """As :meth:`launch`, on addresses that lie at a place in memory."""
+        with self._lock:
+            self._check_open()
+            ctypes.memmove(self._params_address, place, 8 * self._count)
+            self._run_once()
 
     def launch_many(self, pointers: Sequence[int], stream: int | None, steps: int, ring: int) -> None:
         """Run several steps as one and wait for them, with the GIL released.
@@ -158,25 +168,27 @@ class CpuBackend:
         Raises:
             DeviceError: as for :meth:`launch`.
         """
-        self._launch(pointers, (steps, ring))
-
-    def _launch(self, pointers: Sequence[int], repeat: tuple[int, int] | None) -> None:
         with self._lock:
-            if not self._unload.alive:
-                raise ArgumentError("the step is closed", expected="a loaded one")
+            self._check_open()
             self._params[0 : self._count] = pointers
-            if repeat is not None:
-                self._params[self._count + 1 :] = repeat
-            error = self._run(self._function, self._params_address, self.num_workers)
-            if repeat is not None:
-                self._params[self._count + 1 :] = (1, 1)
+            self._params[self._count + 1 :] = steps, ring
+            try:
+                self._run_once()
+            finally:
+                self._params[self._count + 1 :] = 1, 1
+
+    def _check_open(self) -> None:
+        if not self._unload.alive:
+            raise ArgumentError("the step is closed", expected="a loaded one")
+
+    def _run_once(self) -> None:
+        error = self._run(self._function, self._params_address, self.num_workers)
         if error:
             hint = "set TRAINKERNEL_NUM_THREADS to fewer threads"
             raise DeviceError(f"cannot start {self.num_workers} threads: {os.strerror(error)}", hint=hint)
 
-    def attach(self, native: NativeCall) -> bool:
-        """False: the launch takes so long that Python may make it."""
-        return False
+    def attach(self, native: NativeCall) -> None:
+        """Nothing: the launch takes so long that Python may make it."""
 
     def launch_error(self, status: int) -> DeviceError:
         """Never called."""

@@ -145,6 +145,10 @@ class CudaBackend:
         """
         self._launch(pointers, stream or 0, None)
 
+    def launch_from(self, place: int, stream: int | None) -> None:
+        """As :meth:`launch`, on addresses that lie at a place in memory."""
+        self._launch((ctypes.c_uint64 * self._count).from_address(place)[:], stream or 0, None)
+
     def launch_many(self, pointers: Sequence[int], stream: int | None, steps: int, ring: int) -> None:
         """Launch several steps as one; returns at once.
 
@@ -194,17 +198,16 @@ class CudaBackend:
         if self._native is not None and not capture and lane.stream != _PER_THREAD_STREAM:
             self._native.add_lane(stream, self._driver.config_address(lane.config), lane.workspace)
 
-    def attach(self, native: NativeCall) -> bool:
-        """Let native code launch on the streams of this step; returns whether the driver allows it."""
+    def attach(self, native: NativeCall) -> None:
+        """Let native code launch on the streams of this step, if the driver allows it."""
         functions = self._driver.launch_functions(self._function, self._context)
         if functions is None:
-            return False
+            return
         with self._lock:
             self._native = native
             native.launch_on(functions if self._module is not None else None)
             for key, lane in self._lanes.items():
                 self._show_lane(key, lane)
-        return True
 
     def launch_error(self, status: int) -> DeviceError:
         """The error of a native launch."""

@@ -15,7 +15,9 @@ from trainkernel.manifest import contiguous_strides
 from trainkernel.runtime.tensors import Device, TensorView
 
 
-class _DLTensor(ctypes.Structure):
+class DLTensor(ctypes.Structure):
+    """A tensor, as dlpack.h defines it."""
+
     _fields_ = (
         ("data", ctypes.c_void_p),
         ("device_type", ctypes.c_int32),
@@ -37,7 +39,7 @@ class _Versioned(ctypes.Structure):
         ("context", ctypes.c_void_p),
         ("deleter", ctypes.c_void_p),
         ("flags", ctypes.c_uint64),
-        ("tensor", _DLTensor),
+        ("tensor", DLTensor),
     )
 
 
@@ -81,19 +83,43 @@ class Exchange:
         table: address of the type's DLPackExchangeAPI.
         is_lazy: tells of a tensor whether its values are not those in its memory; None where they always are.
         capsule: what keeps the table.
+        direct: functions of the framework's library that spare calls through Python; None where there are none.
     """
 
     table: int
     is_lazy: Callable[[Any], bool] | None
     capsule: Any
+    direct: DirectAccess | None = None
 
 
-def exchange_of(kind: type, is_lazy: Callable[[Any], bool] | None) -> Exchange | None:
+class DirectAccess(ctypes.Structure):
+    """Functions of a framework on its own tensor inside of a Python object; StepCall.cpp has the same.
+
+    Attributes:
+        place: where in the object the tensor is.
+        read: describes it as a DLTensor.
+        is_lazy: whether its values are not those in its memory.
+        is_unversioned: whether it has no version.
+        bump_version: tells that it was written.
+    """
+
+    _fields_ = (
+        ("place", ctypes.c_uint64),
+        ("read", ctypes.c_void_p),
+        ("is_lazy", ctypes.c_void_p),
+        ("is_unversioned", ctypes.c_void_p),
+        ("bump_version", ctypes.c_void_p),
+    )
+
+
+def exchange_of(
+    kind: type, is_lazy: Callable[[Any], bool] | None, direct: DirectAccess | None = None
+) -> Exchange | None:
     """DLPack's C exchange API of a type, or None where it has none."""
     capsule = getattr(kind, "__dlpack_c_exchange_api__", None)
     if type(capsule).__name__ != "PyCapsule" or not _is_valid(capsule, _EXCHANGE_NAME):
         return None
-    return Exchange(_get_pointer(capsule, _EXCHANGE_NAME), is_lazy, capsule)
+    return Exchange(_get_pointer(capsule, _EXCHANGE_NAME), is_lazy, capsule, direct)
 
 
 def view_dlpack(leaf: Any, name: str, stream: int | None) -> TensorView:
@@ -120,7 +146,7 @@ def view_dlpack(leaf: Any, name: str, stream: int | None) -> TensorView:
         return _view(managed.tensor, name, writable=not managed.flags & _READ_ONLY, capsule=capsule)
     if _is_valid(capsule, b"dltensor"):
         # Before version 1 a producer could not say "read-only" and refused to export such tensors instead.
-        return _view(_DLTensor.from_address(_get_pointer(capsule, b"dltensor")), name, writable=True, capsule=capsule)
+        return _view(DLTensor.from_address(_get_pointer(capsule, b"dltensor")), name, writable=True, capsule=capsule)
     raise ArgumentError(f"argument {name} gave no DLPack capsule", expected="one that nobody consumed")
 
 

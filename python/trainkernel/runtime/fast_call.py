@@ -1,4 +1,4 @@
-"""The usual call of a step: one generated function, with native code for the tensors and the launch.
+"""The usual call of a step: native code, from the arguments to the result.
 
 It takes over after a first call has gone the long way of ``step`` and shown what the caller's tensors are, and gives up
 wherever something differs; then the long way decides. What it accepts, that way would have accepted.
@@ -14,13 +14,10 @@ from trainkernel.errors import DeviceError
 from trainkernel.manifest import Manifest
 from trainkernel.pytree import NamedTupleTypes
 from trainkernel.runtime.frameworks.base import Framework
-from trainkernel.runtime.native import LAUNCH_IN_PYTHON, LOOK_CLOSER, NativeCall, call_library
-from trainkernel.runtime.structure import Source
+from trainkernel.runtime.native import LAUNCH_IN_PYTHON, NOT_FAST, NativeCall, Settle, call_library
 from trainkernel.runtime.tensors import Device
 
-#: What a fast call returns where the long way must be gone.
-NOT_FAST = object()
-#: Takes the step's arguments as a tuple; gives its result, or NOT_FAST.
+#: Takes the step's arguments as a tuple; gives its result, or NOT_FAST, where the long way must be gone.
 Call = Callable[[tuple[Any, ...]], Any]
 
 
@@ -37,8 +34,8 @@ class Launcher(Protocol):
     device: Device
     alignment: int
 
-    def attach(self, native: NativeCall) -> bool:
-        """Let native code launch; returns whether it can."""
+    def attach(self, native: NativeCall) -> None:
+        """Let native code launch, where it can."""
         ...
 
     def launch_error(self, status: int) -> DeviceError:
@@ -49,8 +46,8 @@ class Launcher(Protocol):
         """The stream to launch on."""
         ...
 
-    def launch(self, pointers: Sequence[int], stream: int | None) -> None:
-        """Launch on these addresses."""
+    def launch_from(self, place: int, stream: int | None) -> None:
+        """Launch on the addresses of all inputs and outputs that lie there, one behind another."""
         ...
 
 
@@ -95,12 +92,17 @@ class FastCalls:
         if library is None:
             self._attempts = _MAX_ATTEMPTS
             return
-        if self._native is None:
-            self._native = NativeCall(library, self._manifest, self._backend.device, self._backend.alignment)
-        known = self._native.learn([*leaves, *results], home)
+        tensors = [*leaves, *results]
+        if home.exchange(type(tensors[0])) is None:
+            return
+        if self._native is not None:
+            self._native.learn(tensors)
+            return
+        backend = self._backend
+        native = NativeCall(library, self._manifest, backend.device, backend.alignment, home=home, types=self._types)
         # Native code must see what Python saw, or nothing is left to it.
-        if known and self._home is None and self._native.read(list(leaves), list(results), False) == list(addresses):
-            self._take_over(self._native, home)
+        if native.learn(tensors) and native.read(tensors) == list(addresses):
+            self._take_over(native, home)
 
     def watch(self, places: Sequence[tuple[int, Any, int]]) -> Callable[[], bool] | None:
         """A function that tells whether tensors still fit and lie where they did, or None where native code cannot.
@@ -108,58 +110,46 @@ class FastCalls:
         Args:
             places: which of the inputs a tensor is, the tensor, its address.
         """
-        if self._native is None or self._home is None:
+        if self._native is None:
             return None
         if not all(self._native.knows(index, type(tensor)) for index, tensor, _ in places):
             return None
         return partial(self._native.watch(places), [tensor for _, tensor, _ in places])
 
+    def marker(self, written: Sequence[tuple[int, Any]], home: Framework) -> Callable[[], object]:
+        """A function that tells a framework that tensors were written in place.
+
+        Args:
+            written: which of the inputs and outputs a tensor is, and the tensor.
+            home: the framework.
+        """
+        tensors = [tensor for _, tensor in written]
+        if self._native is None or home is not self._home:
+            return partial(home.mark_written, tensors)
+        mark = self._native.marker([index for index, _ in written])
+
+        def tell() -> None:
+            if not mark(tensors):
+                home.mark_written(tensors)
+
+        return tell
+
     def _take_over(self, native: NativeCall, home: Framework) -> None:
-        self._home = home
-        launches = self._backend.attach(native)
-        self.functional = self._generate(native, home, donate=False, launches=launches)
-        if any(output.updates is not None for output in self._manifest.outputs):
-            self.donating = self._generate(native, home, donate=True, launches=launches)
-
-    def _generate(self, native: NativeCall, home: Framework, *, donate: bool, launches: bool) -> Call:
-        manifest, source = self._manifest, Source(self._types)
-        not_fast = source.constant(NOT_FAST)
-        with source.block("try:"):
-            leaves = source.take_apart(manifest.in_tree, "args")
-        source.emit(f"except Exception: return {not_fast}")
-        results: list[str] = []
-        fresh: list[str] = []
-        for output in manifest.outputs:
-            if donate and output.updates is not None:
-                results.append(leaves[output.updates])
-                continue
-            fresh.append(source.variable())
-            results.append(fresh[-1])
-            source.emit(f"{fresh[-1]} = {source.constant(home.maker(output, self._backend.device))}()")
-        source.emit(f"leaves, fresh = [{', '.join(leaves)}], [{', '.join(fresh)}]")
-        status = f"{source.constant(native.launch)}(leaves, fresh, {donate})" if launches else str(LAUNCH_IN_PYTHON)
-        source.emit(f"status = {status}")
-        settle = source.constant(self._settler(native, home))
-        source.emit(f"if status and not {settle}(status, leaves, fresh, {donate}): return {not_fast}")
-        if donate:
-            written = [leaves[output.updates] for output in manifest.outputs if output.updates is not None]
-            source.emit(f"{source.constant(home.mark_written)}([{', '.join(written)}])")
-        source.emit(f"return {source.put_together(manifest.out_tree, iter(results))}")
-        return source.compile("args")
-
-    def _settler(self, native: NativeCall, home: Framework) -> Callable[[int, list[Any], list[Any], bool], bool]:
-        """What to do where native code has not launched."""
+        self._native, self._home = native, home
         backend = self._backend
+        backend.attach(native)
+        settle = _settler(backend, home)
+        self.functional = partial(native.functional, settle)
+        if any(output.updates is not None for output in self._manifest.outputs):
+            self.donating = partial(native.donating, settle)
 
-        def settle(status: int, leaves: list[Any], fresh: list[Any], donate: bool) -> bool:
-            if status == LOOK_CLOSER:
-                return False
-            if status != LAUNCH_IN_PYTHON:
-                raise backend.launch_error(status)
-            addresses = native.read(leaves, fresh, donate)
-            if addresses == LOOK_CLOSER:
-                return False
-            backend.launch(addresses, backend.stream(None, home))
-            return True
 
-        return settle
+def _settler(backend: Launcher, home: Framework) -> Settle:
+    """What to do where native code has not launched."""
+
+    def settle(status: int, place: int) -> None:
+        if status != LAUNCH_IN_PYTHON:
+            raise backend.launch_error(status)
+        backend.launch_from(place, backend.stream(None, home))
+
+    return settle

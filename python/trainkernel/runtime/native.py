@@ -1,4 +1,4 @@
-"""The native part of a call: checks of tensors and the launch, in lib/Runtime/StepCall.cpp.
+"""The native part of a call, from the caller's arguments to the result: lib/Runtime/StepCall.cpp.
 
 It is optional: where its library is missing, or Python is not one that it fits, ``binding`` and the backends do the
 same work in Python. It never refuses anything itself, but sends whatever does not certainly fit down that way.
@@ -15,17 +15,25 @@ from functools import lru_cache
 from typing import Any
 
 from trainkernel.manifest import Manifest, TensorSpec
+from trainkernel.pytree import NamedTupleTypes
 from trainkernel.runtime.dlpack import DEVICE_TYPES, TYPE_CODES
-from trainkernel.runtime.frameworks.base import Framework
+from trainkernel.runtime.frameworks.base import Framework, Make
 from trainkernel.runtime.libraries import find_library
+from trainkernel.runtime.native_trees import native_trees
 from trainkernel.runtime.tensors import Device, required_alignment
 
-#: Results of :attr:`NativeCall.launch` besides CUDA's own errors, which are positive.
-LOOK_CLOSER, LAUNCH_IN_PYTHON = -1, -2
+#: What :attr:`NativeCall.read` returns where tensors do not certainly fit.
+LOOK_CLOSER = -1
+#: What a settler is given besides CUDA's own errors, which are positive.
+LAUNCH_IN_PYTHON = -2
+#: What a call returns where the long way must be gone.
+NOT_FAST = object()
+#: Given a status and where the addresses of all inputs and outputs lie meanwhile, launches or raises.
+Settle = Callable[[int, int], object]
 
 _LIBRARY = "libtrainkernel_call.so"
 _VARIABLE = "TRAINKERNEL_CALL_LIBRARY"
-_VERSION = 2
+_VERSION = 3
 
 
 @lru_cache(maxsize=1)
@@ -57,13 +65,14 @@ def _declare(library: Any) -> None:
         ctypes.c_uint64,
     )
     signatures: dict[str, tuple[Any, tuple[Any, ...]]] = {
-        "tk_call_new": (obj, (i32, i32, i64, obj)),
-        "tk_call_add_tensor": (None, (obj, ctypes.c_uint8, ctypes.c_uint8, pointer, i64, u64, u64, i64)),
-        "tk_call_add_type": (i32, (obj, i64, obj, pointer, pointer)),
+        "tk_call_new": (obj, (i32, i32, i64, obj, obj, obj, obj)),
+        "tk_call_add_tensor": (None, (obj, ctypes.c_uint8, ctypes.c_uint8, pointer, i64, u64, u64, i64, pointer)),
+        "tk_call_add_type": (i32, (obj, i64, obj, pointer, pointer, pointer)),
+        "tk_call_add_node": (None, (obj, i32, i32, i64, obj, obj, i64)),
         "tk_call_set_cuda": (None, (obj, *[pointer] * 5)),
         "tk_call_add_lane": (None, (obj, pointer, pointer, u64)),
         "tk_call_function": (obj, (obj, i32)),
-        "tk_call_watch": (obj, (obj, pointer, pointer, i64)),
+        "tk_call_watch": (obj, (obj, pointer, pointer, i64, i32)),
     }
     for name, (result, arguments) in signatures.items():
         function = getattr(library, name)
@@ -88,44 +97,67 @@ class LaunchFunctions:
 
 
 class NativeCall:
-    """One step, as native code knows it.
+    """One step, as native code knows it, for callers whose first tensor is of one framework.
 
     Args:
         library: from :func:`call_library`.
         manifest: of the step.
         device: where it runs.
         alignment: of tensors there in bytes.
+        home: the framework, which makes the outputs.
+        types: the namedtuple types to accept and to build with, looked up at each call.
 
     Attributes:
-        read: ``read(leaves, fresh, donate)``: the addresses of all tensors, or LOOK_CLOSER. ``leaves`` are the inputs,
-            ``fresh`` the outputs that take no donated input's place, both lists.
-        launch: ``launch(leaves, fresh, donate)``: checks and launches on the current stream of the first input's
-            framework; 0, a CUDA error, LOOK_CLOSER, or LAUNCH_IN_PYTHON where the tensors fit but the stream is
-            unknown or being captured.
+        read: ``read(tensors)``: the addresses of a list of all inputs and outputs, or LOOK_CLOSER.
+        functional, donating: ``functional(settle, args)``: one call of the step on the current stream of the framework;
+            its result, or NOT_FAST. ``settle`` launches where native code cannot: on the CPU, and where the stream is
+            unknown or being captured; it words the errors of launches.
     """
 
-    def __init__(self, library: Any, manifest: Manifest, device: Device, alignment: int) -> None:
-        self._library, self._specs = library, (*manifest.inputs, *manifest.outputs)
-        index = device.index
-        self._step = library.tk_call_new(DEVICE_TYPES[device.kind], index, len(manifest.inputs), False)
-        for spec in self._specs:
-            self._add_tensor(spec, alignment)
-        # What native code borrows.
-        self._borrowed: list[Any] = []
+    def __init__(
+        self,
+        library: Any,
+        manifest: Manifest,
+        device: Device,
+        alignment: int,
+        *,
+        home: Framework,
+        types: NamedTupleTypes,
+    ) -> None:
+        self._library, self._home = library, home
+        mark_written = home.mark_written
+        # What native code borrows, and holds with this list.
+        self._borrowed: list[Any] = [False, NOT_FAST, mark_written]
+        kind, index, count = DEVICE_TYPES[device.kind], device.index, len(manifest.inputs)
+        self._step = library.tk_call_new(kind, index, count, False, NOT_FAST, mark_written, self._borrowed)
+        for spec in manifest.inputs:
+            self._add_tensor(spec, alignment, None)
+        for spec in manifest.outputs:
+            self._add_tensor(spec, alignment, home.maker(spec, device))
+        trees = native_trees(manifest, types)
+        for which, nodes in enumerate((trees.arguments, trees.result, trees.donated_result)):
+            for node in nodes:
+                self._borrowed += (node.value, node.helper)
+                library.tk_call_add_node(
+                    self._step, which, node.kind, node.children, node.value, node.helper, node.index
+                )
         self._types: set[tuple[int, type]] = set()
-        self.read: Callable[[list[Any], list[Any], bool], Any] = library.tk_call_function(self._step, 0)
-        self.launch: Callable[[list[Any], list[Any], bool], int] = library.tk_call_function(self._step, 1)
+        self.read: Callable[[list[Any]], Any] = library.tk_call_function(self._step, 0)
+        self.functional: Callable[[Settle, tuple[Any, ...]], Any] = library.tk_call_function(self._step, 1)
+        self.donating: Callable[[Settle, tuple[Any, ...]], Any] = library.tk_call_function(self._step, 2)
 
-    def _add_tensor(self, spec: TensorSpec, alignment: int) -> None:
+    def _add_tensor(self, spec: TensorSpec, alignment: int, make: Make | None) -> None:
+        self._borrowed.append(make)
         shape = (ctypes.c_int64 * len(spec.shape))(*spec.shape)
         needed = required_alignment(spec, alignment) if spec.nbytes else 1
         updates = -1 if spec.updates is None else spec.updates
         code, bits = TYPE_CODES[spec.dtype]
+        made, rank = None if make is None else id(make), len(spec.shape)
         self._library.tk_call_add_tensor(
-            self._step, code, bits, ctypes.addressof(shape), len(spec.shape), needed, spec.nbytes, updates
+            self._step, code, bits, ctypes.addressof(shape), rank, needed, spec.nbytes, updates, made
         )
 
-    def learn(self, tensors: Sequence[Any], framework: Framework) -> bool:
+    def learn(self, tensors: Sequence[Any]) -> bool:
         """Accept the types of these tensors, each in its place among inputs and outputs.
 
         Returns:
@@ -135,13 +167,14 @@ class NativeCall:
             kind = type(tensor)
             if (index, kind) in self._types:
                 continue
-            exchange = framework.exchange(kind) if framework.owns(tensor) else None
+            exchange = self._home.exchange(kind) if self._home.owns(tensor) else None
             if exchange is None:
                 return False
             lazy = None if exchange.is_lazy is None else id(exchange.is_lazy)
-            if not self._library.tk_call_add_type(self._step, index, kind, exchange.table, lazy):
-                return False
+            direct = None if exchange.direct is None else ctypes.addressof(exchange.direct)
             self._borrowed.append((kind, exchange))
+            if not self._library.tk_call_add_type(self._step, index, kind, exchange.table, lazy, direct):
+                return False
             self._types.add((index, kind))
         return True
 
@@ -155,22 +188,31 @@ class NativeCall:
         Args:
             places: for each tensor, which of the inputs it is, the tensor, its address.
         """
-        count = len(places)
-        indices = (ctypes.c_int64 * count)(*(index for index, _, _ in places))
-        addresses = (ctypes.c_uint64 * count)(*(address for _, _, address in places))
-        watch = self._library.tk_call_watch
-        found: Callable[[list[Any]], bool] = watch(
-            self._step, ctypes.addressof(indices), ctypes.addressof(addresses), count
+        return self._watch([index for index, _, _ in places], [address for _, _, address in places], 0)
+
+    def marker(self, indices: Sequence[int]) -> Callable[[list[Any]], bool]:
+        """A function of a list of tensors that tells their framework that they were written, and whether it could.
+
+        Args:
+            indices: for each tensor, which of the inputs and outputs it is.
+        """
+        return self._watch(indices, [0] * len(indices), 1)
+
+    def _watch(self, indices: Sequence[int], addresses: Sequence[int], which: int) -> Callable[[list[Any]], bool]:
+        count = len(indices)
+        first, second = (ctypes.c_int64 * count)(*indices), (ctypes.c_uint64 * count)(*addresses)
+        found: Callable[[list[Any]], bool] = self._library.tk_call_watch(
+            self._step, ctypes.addressof(first), ctypes.addressof(second), count, which
         )
         return found
 
     def launch_on(self, functions: LaunchFunctions | None) -> None:
-        """Let :attr:`launch` launch; None ends that."""
+        """Let native code launch; None ends that."""
         given = (0,) * 5 if functions is None else tuple(vars(functions).values())
         self._library.tk_call_set_cuda(self._step, *given)
 
     def add_lane(self, stream: int, config: int, workspace: int) -> None:
-        """Let :attr:`launch` use a stream.
+        """Let native code launch on a stream.
 
         Args:
             stream: its handle.

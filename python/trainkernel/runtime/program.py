@@ -128,7 +128,7 @@ class CapturedProgram:
         self._step, self._home, self._calls = step, plan.home, calls
         self._stream_of = step._backend.stream
         self._watch = Watch(step, plan, calls)
-        self._written = _written(calls, donates, step._binder.donated)
+        self._mark_written = step._fast.marker(_written(calls, donates, step._binder.donated), plan.home)
         stream = None if step.device.kind == "cpu" else step._backend.stream(None, plan.home)
         self._recording = step._backend.record([call.bound.pointers for call in calls], stream)
         # At exit the driver ends everything by itself.
@@ -154,7 +154,7 @@ class CapturedProgram:
         handle = None if stream is None and self._step.device.kind == "cpu" else self._stream_of(stream, self._home)
         self._watch.check()
         self._recording.replay(handle)
-        self._home.mark_written(self._written)
+        self._mark_written()
         return self.outputs[-1]
 
     def __call__(self, *, stream: Any = None) -> Any:
@@ -246,8 +246,12 @@ def _chain(leaves: list[Any], updates: Sequence[int | None], results: Sequence[A
             leaves[source] = result
 
 
-def _written(calls: Sequence[_Call], donates: bool, donated: Iterable[int]) -> list[Any]:
-    tensors = {id(result): result for call in calls for result in call.bound.results}
-    if donates:
-        tensors |= {id(call.leaves[index]): call.leaves[index] for call in calls for index in donated}
-    return list(tensors.values())
+def _written(calls: Sequence[_Call], donates: bool, donated: Iterable[int]) -> list[tuple[int, Any]]:
+    """Each tensor that is written, once, and which of the step's inputs and outputs it is."""
+    found: dict[int, tuple[int, Any]] = {}
+    for call in calls:
+        count = len(call.leaves)
+        found |= {id(result): (count + i, result) for i, result in enumerate(call.bound.results)}
+        if donates:
+            found |= {id(call.leaves[index]): (index, call.leaves[index]) for index in donated}
+    return list(found.values())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NoReturn, Protocol
 
@@ -14,8 +14,9 @@ from trainkernel.report import Report, make_report
 from trainkernel.runtime.artifact import Artifact
 from trainkernel.runtime.binding import Binder
 from trainkernel.runtime.checked_call import call_checked
-from trainkernel.runtime.fast_call import NOT_FAST, FastCalls, Launcher
+from trainkernel.runtime.fast_call import FastCalls, Launcher
 from trainkernel.runtime.many import StepsRunner
+from trainkernel.runtime.native import NOT_FAST
 from trainkernel.runtime.program import CapturedProgram, Recording, capture_program
 from trainkernel.runtime.tensors import Device
 
@@ -27,6 +28,10 @@ class Backend(Launcher, Protocol):
         device: the device.
         alignment: that tensors must have there in bytes, beyond that of their elements.
     """
+
+    def launch(self, pointers: Sequence[int], stream: int | None) -> None:
+        """Launch the kernel on the pointers of all inputs and outputs."""
+        ...
 
     def record(self, launches: Sequence[Sequence[int]], stream: int | None) -> Recording:
         """Prepare launches on the pointers of all inputs and outputs, to be made again and again; runs none of them.
@@ -119,6 +124,10 @@ class LoadedStep:
             ArgumentError: an argument does not fit; nothing was launched.
             DeviceError: the launch failed.
         """
+        return self.call(args, named, donate, stream)
+
+    def call(self, args: tuple[Any, ...], named: Mapping[str, Any], donate: object, stream: Any) -> Any:
+        """Run one step, for wrappers: ``step(*args, donate=donate, stream=stream, **named)``, not packed once more."""
         if named:
             args = self._binder.positional(args, named)
         if stream is None and (donate is True or donate is False):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 from trainkernel.pytree import NamedTupleTypes, TreeSpec
@@ -35,22 +34,13 @@ class Source:
 
     def __init__(self, types: NamedTupleTypes) -> None:
         self._lines: list[str] = []
-        self._indent = "    "
         self._scope: dict[str, Any] = {"Mismatch": Mismatch, "OrderedDict": OrderedDict, "type_named": types.get}
         self._types = types
         self._count = 0
 
     def emit(self, line: str) -> None:
         """Add a line of the function's body."""
-        self._lines.append(f"{self._indent}{line}\n")
-
-    @contextmanager
-    def block(self, head: str) -> Iterator[None]:
-        """Indent what is emitted meanwhile, under a line such as "try:"."""
-        self.emit(head)
-        self._indent += "    "
-        yield
-        self._indent = self._indent[4:]
+        self._lines.append(f"    {line}\n")
 
     def variable(self) -> str:
         """A fresh name."""
@@ -79,6 +69,9 @@ class Source:
         if spec.kind in ("none", "static"):
             kind, value = self.constant(type(spec.value)), self.constant(spec.value)
             self._require(f"type({tree}) is {kind} and {tree} == {value}")
+            if isinstance(spec.value, float):
+                # 0.0 == -0.0.
+                self._require(f"str({tree}) == {str(spec.value)!r}")
             return []
         children = [self.variable() for _ in spec.children]
         if spec.kind in ("dict", "ordereddict"):
@@ -98,7 +91,7 @@ class Source:
     def _sequence_type(self, spec: TreeSpec) -> str:
         if spec.kind in ("list", "tuple"):
             return spec.kind
-        return f"type_named({self.constant(_type_name(spec))})"
+        return f"type_named({self.constant(namedtuple_name(spec))})"
 
     def put_together(self, spec: TreeSpec, leaves: Iterator[str]) -> str:
         """Emit the lines that build a tree from the names of its leaves; returns the name of the tree."""
@@ -114,7 +107,7 @@ class Source:
         elif spec.kind == "ordereddict":
             value = "OrderedDict([" + ", ".join(f"({key}, {child})" for key, child in pairs) + "])"
         elif spec.kind == "namedtuple":
-            value = f"{self.constant(_namedtuple_maker(spec, self._types))}([{items}])"
+            value = f"{self.constant(namedtuple_maker(spec, self._types))}([{items}])"
         else:
             value = f"[{items}]" if spec.kind == "list" else f"({items})"
         self.emit(f"{name} = {value}")
@@ -129,12 +122,14 @@ class Source:
         return found
 
 
-def _type_name(spec: TreeSpec) -> tuple[str, tuple[str, ...]]:
+def namedtuple_name(spec: TreeSpec) -> tuple[str, tuple[str, ...]]:
+    """What a namedtuple's type is found by."""
     return spec.name, tuple(str(key) for key in spec.keys)
 
 
-def _namedtuple_maker(spec: TreeSpec, types: NamedTupleTypes) -> Callable[[list[Any]], Any]:
-    name = _type_name(spec)
+def namedtuple_maker(spec: TreeSpec, types: NamedTupleTypes) -> Callable[[list[Any]], Any]:
+    """A function that makes a namedtuple of its children, of the type known at that time."""
+    name = namedtuple_name(spec)
     # For a type that no argument has shown: a tree of leaves, so that the children are taken as they are.
     flat = TreeSpec(spec.kind, tuple(TreeSpec("leaf") for _ in spec.children), spec.keys, spec.name)
 

@@ -11,6 +11,7 @@ from trainkernel.errors import ArgumentError
 from trainkernel.manifest import TensorSpec
 from trainkernel.runtime.dlpack import Exchange, exchange_of
 from trainkernel.runtime.frameworks.base import Allocate, Check, FrameworkDefaults, Make
+from trainkernel.runtime.frameworks.torch_library import direct_access
 from trainkernel.runtime.tensors import Device, TensorView, required_alignment
 
 
@@ -95,7 +96,7 @@ class TorchFramework(FrameworkDefaults):
     def exchange(self, kind: type) -> Exchange | None:
         """See :class:`~trainkernel.runtime.frameworks.base.Framework`."""
         # Negation is the one laziness of real tensors, and DLPack does not tell it.
-        return exchange_of(kind, self._torch.Tensor.is_neg)
+        return exchange_of(kind, self._torch.Tensor.is_neg, direct_access(self._torch))
 
     def current_stream(self, index: int) -> int:
         """See :class:`~trainkernel.runtime.frameworks.base.Framework`."""

@@ -27,7 +27,7 @@ from trainkernel.capture.explain import explained
 from trainkernel.capture.functional import FunctionalGraph, trace_functional
 from trainkernel.capture.gradients import flows_of
 from trainkernel.capture.guard import StepGuard
-from trainkernel.capture.host_values import CallLog, HostWatch
+from trainkernel.capture.host_values import CallLog, HostWatch, UnwatchedOperations
 from trainkernel.capture.locations import LocationRecorder, SourcePosition, innermost_user_frame
 from trainkernel.capture.paths import Flow
 from trainkernel.capture.tensors import TensorType
@@ -110,7 +110,7 @@ def trace_step(step: Callable[..., Any], arguments: Arguments) -> TracedStep:
     ):
         warnings.simplefilter("always")
         try:
-            _rehearse(flat, mode, arguments.types)
+            _rehearse(flat, arguments.types)
             made = _traced(flat, mode, _fakes(mode, arguments.types))
         except (CaptureError, KeyboardInterrupt):
             raise
@@ -192,7 +192,7 @@ def _uncompiled() -> contextlib.AbstractContextManager[Any]:
     return eager
 
 
-def _rehearse(flat: _FlatStep, mode: FakeTensorMode, types: Sequence[TensorType]) -> None:
+def _rehearse(flat: _FlatStep, types: Sequence[TensorType]) -> None:
     """Run the step twice, to find what it does not take from its arguments.
 
     Raises:
@@ -201,6 +201,7 @@ def _rehearse(flat: _FlatStep, mode: FakeTensorMode, types: Sequence[TensorType]
     first = CallLog()
     watch = HostWatch()
     for calls in (first, CallLog(first)):
+        mode = UnwatchedOperations(watch)
         fakes = _fakes(mode, types)
         try:
             with _quiet(), _uncompiled(), mode, watch.watching() if calls is first else contextlib.nullcontext():

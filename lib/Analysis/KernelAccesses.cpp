@@ -3,7 +3,6 @@
 #include "lib/Analysis/KernelAccesses.h"
 
 #include "dialects/Megakernel/FusedRegion.h"
-#include "lib/Analysis/TileFootprint.h"
 
 using namespace mlir;
 using namespace mlir::megakernel;
@@ -69,8 +68,11 @@ void KernelAccesses::addStep() {
 
 void KernelAccesses::addTile(TileOp tile) {
   addOp(tile);
+  auto [known, isNew] = footprints.try_emplace(tile);
+  if (isNew)
+    known->second = footprintsOf(tile);
   for (auto [index, input] : llvm::enumerate(tile.getInputs())) {
-    std::shared_ptr<const Footprint> footprint = footprintOfInput(tile, index);
+    const std::shared_ptr<const Footprint> &footprint = known->second.inputs[index];
     // What may be read early may also be read in its phase.
     if (tile.isPrefetched(index) && !(epochs == earlyEpochs)) {
       Access &early = add(input, /*isWrite=*/false, /*ownElementOnly=*/false);
@@ -79,9 +81,8 @@ void KernelAccesses::addTile(TileOp tile) {
     }
     add(input, /*isWrite=*/false, readsOwnElementOnly(tile, index)).footprint = footprint;
   }
-  std::shared_ptr<const Footprint> footprint = footprintOfOutputs(tile);
   for (Value output : tile.getOutputs())
-    add(output, /*isWrite=*/true, /*ownElementOnly=*/false).footprint = footprint;
+    add(output, /*isWrite=*/true, /*ownElementOnly=*/false).footprint = known->second.outputs;
 }
 
 void KernelAccesses::addCommit(CommitOp commit) {

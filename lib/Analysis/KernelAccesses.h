@@ -4,6 +4,7 @@
 #define TRAINKERNEL_LIB_ANALYSIS_KERNELACCESSES_H
 
 #include "dialects/Megakernel/MegakernelDialect.h"
+#include "lib/Analysis/TileFootprint.h"
 #include "lib/Scheduling/ScheduleModel.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 
@@ -51,6 +52,8 @@ private:
   unsigned arena = 0;
   /// What is neither an argument in all steps nor in the arena.
   DenseMap<std::pair<Value, unsigned>, unsigned> memoryOfOthers;
+  /// Of each tile op, those of the first step, which are those of the second one.
+  DenseMap<Operation *, TileFootprints> footprints;
 };
 
 } // namespace mlir::megakernel

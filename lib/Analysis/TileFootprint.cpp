@@ -48,19 +48,49 @@ static std::optional<Interval> evaluate(AffineExpr expr, const Box &loops) {
 }
 
 namespace {
+/// Walks one region from any number of boxes.
 class BoxWalker {
 public:
-  explicit BoxWalker(Region &region) : boxes(region.getNumArguments()) {}
+  explicit BoxWalker(Region &region) : region(region) {}
 
-  void visit(Value tensor, const Box &box);
-
-  /// Of each region argument, the boxes that were reached.
-  SmallVector<SmallVector<Box>> boxes;
+  /// Of each region argument, the boxes that the results in `box` are computed from.
+  SmallVector<SmallVector<Box>> walk(const Box &box);
 
 private:
+  void visit(Value tensor, const Box &box);
   void visitGeneric(linalg::GenericOp op, OpResult result, const Box &box);
   void visitInsertSlice(tensor::InsertSliceOp op, const Box &box);
   void visitExtractSlice(tensor::ExtractSliceOp op, const Box &box);
+  const Box &loopsOf(linalg::GenericOp op);
+
+  Region &region;
+  /// Of each value, the boxes that this walk has come by. A box within another one leads to nothing new, and a value
+  /// with several uses is on many ways.
+  DenseMap<Value, SmallVector<Box, 1>> seen;
+  /// The loops of each op, which MLIR would infer from its operands at each question.
+  DenseMap<Operation *, Box> loops;
+};
+
+/// What the tiles of an op read, by tile: several accesses of several steps ask for the same.
+class TileReads {
+public:
+  explicit TileReads(TileOp tile) : walker(tile.getBody()) {
+    TileGeometry geometry(tile);
+    shape.assign(geometry.shape().begin(), geometry.shape().end());
+    sizes.assign(geometry.sizes.begin(), geometry.sizes.end());
+  }
+
+  ArrayRef<Box> of(int64_t number, unsigned index) {
+    auto [known, isNew] = reads.try_emplace(number);
+    if (isNew)
+      known->second = walker.walk(trainkernel::boxOfTile(shape, sizes, number));
+    return known->second[index];
+  }
+
+private:
+  BoxWalker walker;
+  SmallVector<int64_t> shape, sizes;
+  DenseMap<int64_t, SmallVector<SmallVector<Box>>> reads;
 };
 } // namespace
 
@@ -71,13 +101,25 @@ static bool holds(const Box &outer, const Box &inner) {
   });
 }
 
-void BoxWalker::visit(Value tensor, const Box &box) {
-  if (auto argument = dyn_cast<BlockArgument>(tensor)) {
-    SmallVector<Box> &known = boxes[argument.getArgNumber()];
-    if (!llvm::any_of(known, [&](const Box &other) { return holds(other, box); }))
-      known.push_back(box);
-    return;
+SmallVector<SmallVector<Box>> BoxWalker::walk(const Box &box) {
+  seen.clear();
+  for (Value yielded : region.front().getTerminator()->getOperands())
+    visit(yielded, box);
+  SmallVector<SmallVector<Box>> boxes;
+  for (Value argument : region.getArguments()) {
+    auto found = seen.find(argument);
+    boxes.push_back(found == seen.end() ? SmallVector<Box>() : SmallVector<Box>(found->second));
   }
+  return boxes;
+}
+
+void BoxWalker::visit(Value tensor, const Box &box) {
+  SmallVector<Box, 1> &known = seen[tensor];
+  if (llvm::any_of(known, [&](const Box &other) { return holds(other, box); }))
+    return;
+  known.push_back(box);
+  if (isa<BlockArgument>(tensor))
+    return;
   Operation *op = tensor.getDefiningOp();
   if (auto generic = dyn_cast<linalg::GenericOp>(op))
     return visitGeneric(generic, cast<OpResult>(tensor), box);
@@ -96,10 +138,16 @@ void BoxWalker::visit(Value tensor, const Box &box) {
     }
 }
 
+const Box &BoxWalker::loopsOf(linalg::GenericOp op) {
+  auto [known, isNew] = loops.try_emplace(op);
+  if (isNew)
+    for (int64_t extent : op.getStaticLoopRanges())
+      known->second.push_back({0, extent - 1});
+  return known->second;
+}
+
 void BoxWalker::visitGeneric(linalg::GenericOp op, OpResult result, const Box &box) {
-  Box loops;
-  for (int64_t extent : op.getStaticLoopRanges())
-    loops.push_back({0, extent - 1});
+  Box loops = loopsOf(op);
   AffineMap map = op.getMatchingIndexingMap(op.getDpsInitOperand(result.getResultNumber()));
   for (auto [expr, interval] : llvm::zip(map.getResults(), box))
     if (auto dim = dyn_cast<AffineDimExpr>(expr))
@@ -144,10 +192,7 @@ void BoxWalker::visitExtractSlice(tensor::ExtractSliceOp op, const Box &box) {
 }
 
 SmallVector<SmallVector<Box>> mlir::megakernel::boxesRead(Region &region, const Box &box) {
-  BoxWalker walker(region);
-  for (Value yielded : region.front().getTerminator()->getOperands())
-    walker.visit(yielded, box);
-  return walker.boxes;
+  return BoxWalker(region).walk(box);
 }
 
 static Footprint footprintOf(TileOp tile, ArrayRef<int64_t> shape) {
@@ -159,24 +204,22 @@ static Footprint footprintOf(TileOp tile, ArrayRef<int64_t> shape) {
   return footprint;
 }
 
-std::shared_ptr<const Footprint> mlir::megakernel::footprintOfInput(TileOp tile, unsigned index) {
-  Footprint footprint = footprintOf(tile, cast<MemRefType>(tile.getInputs()[index].getType()).getShape());
-  TileGeometry geometry(tile);
-  footprint.boxesOf = [tile, index, shape = SmallVector<int64_t>(geometry.shape()),
-                       sizes = SmallVector<int64_t>(geometry.sizes)](int64_t number) mutable {
-    return boxesRead(tile.getBody(), trainkernel::boxOfTile(shape, sizes, number))[index];
-  };
-  return std::make_shared<const Footprint>(std::move(footprint));
-}
-
-std::shared_ptr<const Footprint> mlir::megakernel::footprintOfOutputs(TileOp tile) {
+TileFootprints mlir::megakernel::footprintsOf(TileOp tile) {
+  TileFootprints found;
+  auto reads = std::make_shared<TileReads>(tile);
+  for (auto [index, input] : llvm::enumerate(tile.getInputs())) {
+    Footprint footprint = footprintOf(tile, cast<MemRefType>(input.getType()).getShape());
+    footprint.boxesOf = [reads, index = index](int64_t number) { return SmallVector<Box>(reads->of(number, index)); };
+    found.inputs.push_back(std::make_shared<const Footprint>(std::move(footprint)));
+  }
   TileGeometry geometry(tile);
   Footprint footprint = footprintOf(tile, geometry.shape());
   footprint.tileSizes.assign(geometry.sizes.begin(), geometry.sizes.end());
   footprint.boxesOf = [shape = footprint.shape, sizes = footprint.tileSizes](int64_t number) {
     return SmallVector<Box>{trainkernel::boxOfTile(shape, sizes, number)};
   };
-  return std::make_shared<const Footprint>(std::move(footprint));
+  found.outputs = std::make_shared<const Footprint>(std::move(footprint));
+  return found;
 }
 
 Placement mlir::megakernel::placementOf(KernelOp kernel) {

@@ -18,11 +18,15 @@ namespace mlir::megakernel {
 /// The boxes of each region argument that the elements of the results in `box` are computed from.
 SmallVector<SmallVector<trainkernel::Box>> boxesRead(Region &region, const trainkernel::Box &box);
 
-/// What the tiles of an op read of input `index`, over the shape of that input.
-std::shared_ptr<const trainkernel::Footprint> footprintOfInput(TileOp tile, unsigned index);
+/// What the tiles of an op touch.
+struct TileFootprints {
+  /// What they read of each input, over the shape of that input.
+  SmallVector<std::shared_ptr<const trainkernel::Footprint>> inputs;
+  /// What they write of each output, over the shape of the outputs.
+  std::shared_ptr<const trainkernel::Footprint> outputs;
+};
 
-/// What the tiles of an op write of each output, over the shape of the outputs.
-std::shared_ptr<const trainkernel::Footprint> footprintOfOutputs(TileOp tile);
+TileFootprints footprintsOf(TileOp tile);
 
 /// Where the tiles of a kernel's ops run.
 trainkernel::Placement placementOf(KernelOp kernel);

@@ -60,8 +60,11 @@ static double predictPlaced(llvm::ArrayRef<OpPlan> plans, int64_t grid) {
   double onAll = 0;
   for (const OpPlan &plan : plans) {
     onAll += plan.tiles / grid * plan.tileTime;
-    for (int64_t tile = 0, rest = plan.tiles % grid; tile < rest; ++tile)
-      busy[(plan.firstCta + tile) % grid] += plan.tileTime;
+    // This is the planner's innermost loop, so it counts around without a division.
+    for (int64_t cta = plan.firstCta % grid, rest = plan.tiles % grid; rest > 0; --rest) {
+      busy[cta] += plan.tileTime;
+      cta = cta + 1 == grid ? 0 : cta + 1;
+    }
   }
   return onAll + *std::max_element(busy.begin(), busy.end());
 }

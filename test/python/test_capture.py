@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import itertools
 import random
@@ -25,6 +26,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from trainkernel.capture import StepRoles, capture
 from trainkernel.capture.arguments import describe_arguments
 from trainkernel.capture.export import trace_step
+from trainkernel.errors import CaptureError
 from trainkernel.manifest import VERSION
 
 Step = Callable[..., Any]
@@ -402,6 +404,38 @@ def test_constants_are_folded_here_and_not_by_torch_mlir() -> None:
     assert not [n for n in graph.nodes if n.target in (torch.ops.aten.ne.Scalar, torch.ops.aten.where.self)]
     assert len([n for n in graph.nodes if n.target is torch.ops.aten.full.default]) == 2
     torch.testing.assert_close(run_trace(step, args)[0], step(*args)[0])
+
+
+def test_the_step_runs_three_times() -> None:
+    # Twice to compare the runs, once to be traced; each run of a large step takes a long time.
+    runs: list[None] = []
+
+    def step(state: Any, x: Any) -> Any:
+        runs.append(None)
+        return (state * x).sum(), state - x
+
+    capture(step, (torch.ones(3), torch.ones(3)))
+    assert len(runs) == 3
+
+
+def test_what_the_capture_sets_for_itself_is_as_it_was() -> None:
+    def found() -> tuple[Any, ...]:
+        return torch.fx.config.do_not_emit_stack_traces, torch.autograd.is_multithreading_enabled(), gc.get_threshold()
+
+    seen = []
+
+    def step(state: Any, x: Any) -> Any:
+        seen.append(found())
+        if state.shape == (1,):
+            raise ValueError("not of this size")
+        return (state * x).sum(), state - x
+
+    before = found()
+    capture(step, (torch.ones(3), torch.ones(3)))
+    assert found() == before != seen[-1]
+    with pytest.raises(CaptureError):
+        capture(step, (torch.ones(1), torch.ones(1)))
+    assert found() == before
 
 
 def test_importing_the_package_imports_no_torch() -> None:

@@ -4,6 +4,7 @@
 
 #include "dialects/Megakernel/MegakernelDialect.h"
 #include "lib/Scheduling/TargetTable.h"
+#include "mlir/IR/Verifier.h"
 
 namespace mlir::megakernel {
 #define GEN_PASS_DEF_TKREQUIREFORM
@@ -17,8 +18,9 @@ namespace {
 struct RequireFormPass : public megakernel::impl::TkRequireFormBase<RequireFormPass> {
   using TkRequireFormBase::TkRequireFormBase;
 
+  // The compiler runs the passes of a stage without MLIR's verifier between them, which takes as long as they do.
   void runOnOperation() override {
-    if (failed(check()))
+    if (failed(check()) || failed(verify(getOperation())))
       return signalPassFailure();
     markAllAnalysesPreserved();
   }

@@ -1,9 +1,10 @@
 """Captures a functional PyTorch training step as linalg on tensors, with the role of every argument and result.
 
 The modules, in the order in which they work: ``arguments`` (names and types of the example arguments), ``export``
-(the trace; ``guard`` watches the running step, ``checks`` the traced operations, ``locations`` finds the user's lines,
-``gradients`` the calls of autograd, ``explain`` words the errors, ``decompositions`` corrects PyTorch's), ``inference``
-and ``roles`` (what each argument and output is for; ``evidence`` knows the data flow) and ``linalg`` (torch-mlir).
+(the trace, which ``functional`` makes; ``guard`` watches the running step, ``checks`` the traced operations,
+``locations`` finds the user's lines, ``gradients`` the calls of autograd, ``explain`` words the errors,
+``decompositions`` corrects PyTorch's), ``inference`` and ``roles`` (what each argument and output is for; ``evidence``
+knows the data flow) and ``linalg`` (torch-mlir).
 
 Importing this package imports no PyTorch; calling :func:`capture` does.
 """
@@ -26,6 +27,7 @@ from trainkernel.capture.paths import input_side, output_side
 from trainkernel.capture.roles import ResolvedRoles, RolesError, RoleTable, StepRoles, assign_roles
 from trainkernel.capture.tensors import TensorType
 from trainkernel.errors import CaptureError
+from trainkernel.garbage import collected_rarely
 from trainkernel.manifest import VERSION
 from trainkernel.pytree import TreeSpec
 
@@ -97,12 +99,12 @@ def capture(
         expected = f'an ASCII identifier of at most 255 characters, not "_", that does not begin with {_RESERVED}'
         raise CaptureError(f"the name of the step is {name[:300]!r}", expected=expected)
     check_packages()
-    # These import PyTorch and torch-mlir.
-    from trainkernel.capture.arguments import describe_arguments
-    from trainkernel.capture.export import trace_step
-    from trainkernel.capture.linalg import Leaves, lower
+    with _LOCK, collected_rarely():
+        # These import PyTorch and torch-mlir.
+        from trainkernel.capture.arguments import describe_arguments
+        from trainkernel.capture.export import trace_step
+        from trainkernel.capture.linalg import Leaves, lower
 
-    with _LOCK:
         with _located(step):
             arguments = describe_arguments(step, example_args)
             traced = trace_step(step, arguments)

@@ -1,4 +1,4 @@
-"""Refuses what PyTorch's exporter or torch-mlir would drop, freeze or get wrong without a word."""
+"""Refuses what PyTorch's tracer or torch-mlir would drop, freeze or get wrong without a word."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 
 from trainkernel.capture.arguments import checked_dtype
 from trainkernel.capture.explain import control_flow_error
+from trainkernel.capture.functional import FunctionalGraph
 from trainkernel.capture.guard import MAX_LITERAL, autocast_error
 from trainkernel.capture.locations import SourcePosition
 from trainkernel.errors import CaptureError, SourceLocation
@@ -49,7 +50,7 @@ def _check_overload(target: torch._ops.OpOverload, location: SourceLocation | No
             hint="draw the random numbers or the dropout mask outside and pass them as an argument",
             location=location,
         )
-    # The exporter adds _assert_tensor_metadata itself; it holds statically.
+    # Decompositions add _assert_tensor_metadata itself; it holds statically.
     if "assert" in name and not name.endswith("_assert_tensor_metadata"):
         raise CaptureError(
             f"{name} checks the values of a tensor, which the compiled step would not do",
@@ -69,12 +70,11 @@ def check_warnings(messages: Sequence[str]) -> None:
         raise autocast_error(None)
 
 
-def check_graph(module: torch.fx.GraphModule, signature: Any, names: Sequence[str]) -> None:
+def check_graph(traced: FunctionalGraph, names: Sequence[str]) -> None:
     """Check a complete trace.
 
     Args:
-        module: the graph.
-        signature: the exporter's signature, which knows the mutated inputs.
+        traced: the trace.
         names: the path of each argument leaf, in the order of the placeholders.
 
     Raises:
@@ -82,12 +82,11 @@ def check_graph(module: torch.fx.GraphModule, signature: Any, names: Sequence[st
     """
     from trainkernel.capture.export import position_of
 
-    nodes = {node.name: node for node in module.graph.nodes}
-    placeholders = [node.name for node in module.graph.nodes if node.op == "placeholder"]
-    for result, placeholder in signature.user_inputs_to_mutate.items():
-        position = position_of(nodes[result])
+    module = traced.module
+    for index, result in traced.mutated.items():
+        position = position_of(result) if result is not None else None
         raise CaptureError(
-            f"the step changes its argument {names[placeholders.index(placeholder)]} in place",
+            f"the step changes its argument {names[index]} in place",
             expected=_FUNCTIONAL,
             hint="compute a new tensor and return it",
             location=position.location() if position else None,

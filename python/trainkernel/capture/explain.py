@@ -89,6 +89,13 @@ def _known(error: BaseException, location: SourceLocation | None) -> CaptureErro
     return _known_by_text(error, location)
 
 
+def metadata_error() -> CaptureError:
+    """The error for a step that changes more of an argument than its elements."""
+    return CaptureError(
+        "the step changes the shape or the storage of an argument in place", expected="a functional step"
+    )
+
+
 def _known_by_text(error: BaseException, location: SourceLocation | None) -> CaptureError | None:
     text = describe(error)
     if type(error).__name__ == "UncapturedHigherOrderOpError":
@@ -98,12 +105,6 @@ def _known_by_text(error: BaseException, location: SourceLocation | None) -> Cap
             "the step calls backward() on what no gradient is asked of",
             expected="gradients of a function of the state",
             hint="use torch.func.grad_and_value(loss)(state), or state.detach().requires_grad_() before the loss",
-            location=location,
-        )
-    if "metadata mutation" in text:
-        return CaptureError(
-            "the step changes the shape or the storage of an argument in place",
-            expected="a functional step",
             location=location,
         )
     if "entirely functional graph" in text or "mutating a non-functional tensor" in text:

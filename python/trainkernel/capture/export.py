@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch._functorch.aot_autograd import aot_export_module
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import PythonKeyTracer
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -25,9 +24,10 @@ from trainkernel.capture.checks import check_graph, check_node, check_warnings
 from trainkernel.capture.constants import fold_constants
 from trainkernel.capture.decompositions import decomposition_table
 from trainkernel.capture.explain import explained
+from trainkernel.capture.functional import FunctionalGraph, trace_functional
 from trainkernel.capture.gradients import flows_of
 from trainkernel.capture.guard import StepGuard
-from trainkernel.capture.host_values import CallLog, HostWatch
+from trainkernel.capture.host_values import CallLog, HostWatch, UnwatchedOperations
 from trainkernel.capture.locations import LocationRecorder, SourcePosition, innermost_user_frame
 from trainkernel.capture.paths import Flow
 from trainkernel.capture.tensors import TensorType
@@ -58,16 +58,15 @@ class TracedStep:
     parameters: frozenset[int]
 
 
-class _StepModule(torch.nn.Module):
-    """The step as a module of flat tensors, which is what ``aot_export_module`` takes."""
+class _FlatStep:
+    """The step as a function of flat tensors."""
 
     def __init__(self, step: Callable[..., Any], arguments: Arguments) -> None:
-        super().__init__()
         self._step = step
         self._arguments = arguments
         self.out_spec: TreeSpec | None = None
 
-    def forward(self, *leaves: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def __call__(self, *leaves: torch.Tensor) -> tuple[torch.Tensor, ...]:
         out = self.call(leaves)
         try:
             outputs, self.out_spec = flatten(out)
@@ -84,7 +83,7 @@ class _StepModule(torch.nn.Module):
             leaf.detach().requires_grad_() if needed else leaf
             for leaf, needed in zip(leaves, arguments.requires_grad, strict=True)
         ]
-        # The ambient no_grad is for the exporter; the user's step may well rely on autograd.
+        # The ambient no_grad is for the tracer; the user's step may well rely on autograd.
         with torch.enable_grad(), StepGuard(_call_step.__code__, calls):
             return _call_step(self._step, arguments.spec.unflatten(ready, arguments.namedtuples))
 
@@ -100,7 +99,7 @@ def trace_step(step: Callable[..., Any], arguments: Arguments) -> TracedStep:
     Raises:
         CaptureError: the step cannot be traced, or the trace would not mean what the step means.
     """
-    module = _StepModule(step, arguments)
+    flat = _FlatStep(step, arguments)
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     with (
         _on_cpu(),
@@ -111,24 +110,24 @@ def trace_step(step: Callable[..., Any], arguments: Arguments) -> TracedStep:
     ):
         warnings.simplefilter("always")
         try:
-            _rehearse(module, mode, arguments.types)
-            graph_module, signature = _export(module, mode, _fakes(mode, arguments.types))
+            _rehearse(flat, arguments.types)
+            made = _traced(flat, mode, _fakes(mode, arguments.types))
         except (CaptureError, KeyboardInterrupt):
             raise
         except BaseException as error:
             # The step may raise anything, SystemExit and classes of its own included.
             raise explained(error) from error
     check_warnings([str(warning.message) for warning in caught])
-    assert isinstance(graph_module, torch.fx.GraphModule)
-    assert module.out_spec is not None
-    check_graph(graph_module, signature, arguments.names)
+    assert flat.out_spec is not None
+    check_graph(made, arguments.names)
+    graph_module = made.module
     flows, parameters = flows_of(graph_module)
     positions = [position_of(result) for result in _results(graph_module)]
     flows = tuple(replace(flow, line=at.location() if at else None) for flow, at in zip(flows, positions, strict=True))
     with _on_cpu():
         fold_constants(graph_module)
-    types = _output_types(graph_module, module.out_spec)
-    return TracedStep(graph_module, module.out_spec, types, flows, parameters)
+    types = _output_types(graph_module, flat.out_spec)
+    return TracedStep(graph_module, flat.out_spec, types, flows, parameters)
 
 
 def _fakes(mode: FakeTensorMode, types: Sequence[TensorType]) -> list[torch.Tensor]:
@@ -193,7 +192,7 @@ def _uncompiled() -> contextlib.AbstractContextManager[Any]:
     return eager
 
 
-def _rehearse(module: _StepModule, mode: FakeTensorMode, types: Sequence[TensorType]) -> None:
+def _rehearse(flat: _FlatStep, types: Sequence[TensorType]) -> None:
     """Run the step twice, to find what it does not take from its arguments.
 
     Raises:
@@ -202,10 +201,11 @@ def _rehearse(module: _StepModule, mode: FakeTensorMode, types: Sequence[TensorT
     first = CallLog()
     watch = HostWatch()
     for calls in (first, CallLog(first)):
+        mode = UnwatchedOperations(watch)
         fakes = _fakes(mode, types)
         try:
             with _quiet(), _uncompiled(), mode, watch.watching() if calls is first else contextlib.nullcontext():
-                module.call(fakes, calls)
+                flat.call(fakes, calls)
         except CaptureError:
             raise
         except Exception:
@@ -214,7 +214,7 @@ def _rehearse(module: _StepModule, mode: FakeTensorMode, types: Sequence[TensorT
         calls.finish()
 
 
-def _export(module: _StepModule, mode: FakeTensorMode, fakes: Sequence[torch.Tensor]) -> tuple[Any, Any]:
+def _traced(flat: _FlatStep, mode: FakeTensorMode, fakes: Sequence[torch.Tensor]) -> FunctionalGraph:
     recorder = LocationRecorder(_call_step.__code__)
 
     def on_node(node: torch.fx.Node) -> None:
@@ -223,14 +223,14 @@ def _export(module: _StepModule, mode: FakeTensorMode, fakes: Sequence[torch.Ten
         check_node(node, position)
 
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), mode, _watched_nodes(on_node):
-        return aot_export_module(module, fakes, trace_joint=False, decompositions=decomposition_table())
+        return trace_functional(flat, fakes, decomposition_table())
 
 
 @contextlib.contextmanager
 def _watched_nodes(on_node: Callable[[torch.fx.Node], None]) -> Iterator[None]:
     """Calls a function for each node that this thread traces, before anything can remove it again.
 
-    There is no public hook: by the time the exporter returns, it has dropped the assertions that nothing uses.
+    There is no public hook: by the time the tracer returns, it has dropped the assertions that nothing uses.
     """
     original = PythonKeyTracer.create_node
     thread = threading.get_ident()

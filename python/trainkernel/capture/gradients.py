@@ -84,7 +84,7 @@ def _listed(tensors: Any) -> Iterable[Any]:
 
 def _mark(inputs: Iterable[Any], gradients: Iterable[Any]) -> None:
     for tensor, gradient in zip(inputs, gradients, strict=False):
-        source, node = _node_of(tensor), _node_of(gradient)
+        source, node = node_of(tensor), node_of(gradient)
         argument = _argument(source) if source is not None else None
         # A gradient that is an argument itself (a cotangent that the caller passed) says nothing.
         if argument is None or node is None or node.op == "placeholder":
@@ -96,12 +96,12 @@ def _mark(inputs: Iterable[Any], gradients: Iterable[Any]) -> None:
 
 def _mark_differentiated(outputs: Any) -> None:
     for tensor in _listed(outputs):
-        node = _node_of(tensor)
+        node = node_of(tensor)
         if node is not None:
             node.meta[_DIFFERENTIATED] = True
 
 
-def _node_of(tensor: Any) -> torch.fx.Node | None:
+def node_of(tensor: Any) -> torch.fx.Node | None:
     """The node of the trace that makes a tensor; None outside of the trace."""
     mode = get_proxy_mode()
     if mode is None or not isinstance(tensor, torch.Tensor):

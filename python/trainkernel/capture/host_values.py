@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from trainkernel.capture.locations import SourcePosition, is_standard_library, user_frame
 from trainkernel.errors import CaptureError, SourceLocation
@@ -57,7 +58,7 @@ class HostWatch:
         if sys.getprofile() is not None:
             yield
             return
-        sys.setprofile(self._see)
+        sys.setprofile(self.see)
         try:
             yield
         finally:
@@ -71,7 +72,8 @@ class HostWatch:
                 location=position.location(),
             )
 
-    def _see(self, frame: FrameType, event: str, arg: Any) -> None:
+    def see(self, frame: FrameType, event: str, arg: Any) -> None:
+        """The profile hook."""
         # Called for every call that Python makes: most of them have to be none of ours at once.
         if event == "c_call":
             if arg.__name__ in _NAMES:
@@ -102,6 +104,29 @@ def _asked_of(function: Any) -> str | None:
     if name == "urandom" or (name in _DRAWING and isinstance(owner, random.Random)):
         return f"{_DRAWS} ({name})"
     return None
+
+
+class UnwatchedOperations(FakeTensorMode):
+    """Fake tensors whose operations the watch does not see: PyTorch makes many calls to find the shape of a result,
+    and none of them is the step's.
+
+    Args:
+        watch: what looks away.
+    """
+
+    def __init__(self, watch: HostWatch) -> None:
+        super().__init__(allow_non_fake_inputs=True)
+        self._watch = watch
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        # Another hook is a profiler of the user's; inside of another operation there is none.
+        if sys.getprofile() != self._watch.see:
+            return super().__torch_dispatch__(func, types, args, kwargs)
+        sys.setprofile(None)
+        try:
+            return super().__torch_dispatch__(func, types, args, kwargs)
+        finally:
+            sys.setprofile(self._watch.see)
 
 
 class CallLog:

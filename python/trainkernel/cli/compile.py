@@ -25,6 +25,7 @@ from trainkernel.cli.script import check_script, find_arguments, find_step, load
 from trainkernel.cli.signals import ended_by_signals
 from trainkernel.cli.streams import drop_stdout, lost_stdout, open_closed_streams, say, stdout_for_messages
 from trainkernel.errors import TrainKernelError, machine_error
+from trainkernel.garbage import collected_rarely
 
 if TYPE_CHECKING:
     from trainkernel.capture import CapturedStep, StepRoles
@@ -55,7 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     open_closed_streams()
     with ended_by_signals() as received:
         try:
-            with warnings.catch_warnings():
+            # The script imports PyTorch.
+            with warnings.catch_warnings(), collected_rarely():
                 warnings.simplefilter("ignore")
                 _command_line(given)
         except KeyboardInterrupt:

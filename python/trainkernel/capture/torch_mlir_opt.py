@@ -76,8 +76,7 @@ def _command() -> list[str]:
     tool = os.path.join(os.path.dirname(os.path.abspath(ir.__file__)), "_mlir_libs", "torch-mlir-opt")
     # The generic form can be parsed whichever dialects are known, so that a leftover operation can be named.
     flags = ["--mlir-print-debuginfo", "--mlir-print-op-generic", "--mlir-disable-threading"]
-    # What comes out is verified where it is read; the verifier after each pass would take a third of the time.
-    return [tool, *flags, "--verify-each=false", f"--pass-pipeline={_PIPELINE}"]
+    return [tool, *flags, f"--pass-pipeline={_PIPELINE}"]
 
 
 def _run(source: str) -> _Outcome:

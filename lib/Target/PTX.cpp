@@ -6,8 +6,31 @@
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Tools/mlir-translate/Translation.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Transforms/Utils/FixIrreducible.h"
+#include "llvm/Transforms/Utils/LowerSwitch.h"
 
 using namespace mlir;
+
+// Where a loop has several entries, ptxas lets the threads of a warp go on without each other, also into a shuffle that
+// wants all of them (seen with CUDA 12.9 and 13.0). LLVM makes such loops when it threads jumps.
+static void makeReducible(llvm::Module &module) {
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager components;
+  llvm::ModuleAnalysisManager modules;
+  llvm::PassBuilder builder;
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(components);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, components, modules);
+  llvm::FunctionPassManager passes;
+  passes.addPass(llvm::LowerSwitchPass());
+  passes.addPass(llvm::FixIrreduciblePass());
+  llvm::createModuleToFunctionPassAdaptor(std::move(passes)).run(module, modules);
+}
 
 // The module holds one gpu.module with one target attribute, as the last stage leaves it.
 static LogicalResult translateToPTX(Operation *op, raw_ostream &output) {
@@ -23,7 +46,7 @@ static LogicalResult translateToPTX(Operation *op, raw_ostream &output) {
       targets && targets.size() == 1 ? dyn_cast<gpu::TargetAttrInterface>(targets[0]) : gpu::TargetAttrInterface();
   if (!target)
     return gpuModule.emitError("has not one target, expected 'nvvm-attach-target' to have run once");
-  gpu::TargetOptions options({}, {}, {}, {}, gpu::CompilationTarget::Assembly);
+  gpu::TargetOptions options({}, {}, {}, {}, gpu::CompilationTarget::Assembly, {}, {}, {}, makeReducible);
   std::optional<SmallVector<char, 0>> text = target.serializeToObject(gpuModule, options);
   if (!text)
     return gpuModule.emitError("code generation failed");

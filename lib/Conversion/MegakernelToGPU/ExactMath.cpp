@@ -42,7 +42,8 @@ static func::FuncOp functionOf(Operation *op) {
   auto function = func::FuncOp::create(builder, op->getLoc(), name,
                                        builder.getFunctionType(SmallVector<Type>(op->getNumOperands(), type), type));
   function.setPrivate();
-  function->setAttr("passthrough", builder.getStrArrayAttr({"noinline"}));
+  // "convergent" keeps LLVM from drawing other code into the branch, and from jumping out of it or into it.
+  function->setAttr("passthrough", builder.getStrArrayAttr({"noinline", "convergent"}));
   function->setAttr("llvm.linkage", LLVM::LinkageAttr::get(builder.getContext(), LLVM::Linkage::Internal));
   builder.setInsertionPointToEnd(function.addEntryBlock());
   Operation *clone = builder.clone(*op);
@@ -76,10 +77,8 @@ public:
       return vector::BroadcastOp::create(builder, loc, a.getType(), abs(shared));
     return math::AbsFOp::create(builder, loc, a);
   }
-  Value compare(arith::CmpFPredicate predicate, Value a, double b) {
-    return arith::CmpFOp::create(builder, loc, predicate, a, constant(b));
-  }
-  Value both(Value a, Value b) { return arith::AndIOp::create(builder, loc, a, b); }
+  Value isZero(Value a) { return arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OEQ, a, constant(0)); }
+  Value min(Value a, Value b) { return arith::MinNumFOp::create(builder, loc, a, b); }
   Value select(Value condition, Value a, Value b) { return arith::SelectOp::create(builder, loc, condition, a, b); }
 
   /// The GPU's approximation `intrinsic` of each element. One element that all lanes share is computed once.
@@ -95,15 +94,19 @@ public:
     return vector::FromElementsOp::create(builder, loc, vector, lanes);
   }
 
-  /// `usual` where all lanes of `a` are normal and so are their inverses, else what `op` itself makes of them.
-  Value chooseByRange(Value a, Value usual, Operation *op) {
-    auto isBeyond = [&](arith::CmpFPredicate predicate, vector::CombiningKind kind, double bound) -> Value {
-      Value limit = arith::ConstantOp::create(builder, loc, builder.getF32FloatAttr(bound));
-      return arith::CmpFOp::create(builder, loc, predicate, reduce(kind, a), limit);
-    };
-    Value isRare = arith::OrIOp::create(builder, loc,
-                                        isBeyond(arith::CmpFPredicate::OLT, vector::CombiningKind::MINNUMF, 0x1p-126),
-                                        isBeyond(arith::CmpFPredicate::OGT, vector::CombiningKind::MAXNUMF, 0x1p126));
+  /// Whether a lane of `a` is less, or greater, than `bound`.
+  Value anyBelow(Value a, double bound) {
+    return isBeyond(arith::CmpFPredicate::OLT, reduce(vector::CombiningKind::MINNUMF, a), bound);
+  }
+  Value anyAbove(Value a, double bound) {
+    return isBeyond(arith::CmpFPredicate::OGT, reduce(vector::CombiningKind::MAXNUMF, a), bound);
+  }
+
+  /// `usual`, or what `op` itself makes of its operands where one of `conditions` holds.
+  Value choose(Value usual, ArrayRef<Value> conditions, Operation *op) {
+    Value isRare = conditions.front();
+    for (Value condition : conditions.drop_front())
+      isRare = arith::OrIOp::create(builder, loc, isRare, condition);
     auto branch = scf::IfOp::create(builder, loc, type, isRare, /*withElseRegion=*/true);
     OpBuilder then = branch.getThenBodyBuilder(), otherwise = branch.getElseBodyBuilder();
     scf::YieldOp::create(then, loc, func::CallOp::create(then, loc, functionOf(op), op->getOperands()).getResults());
@@ -114,6 +117,10 @@ public:
 private:
   Value call(StringRef intrinsic, Value a) {
     return LLVM::CallIntrinsicOp::create(builder, loc, a.getType(), builder.getStringAttr(intrinsic), a).getResult(0);
+  }
+  Value isBeyond(arith::CmpFPredicate predicate, Value a, double bound) {
+    Value limit = arith::ConstantOp::create(builder, loc, builder.getF32FloatAttr(bound));
+    return arith::CmpFOp::create(builder, loc, predicate, a, limit);
   }
   static Value sharedElement(Value a) {
     auto broadcast = a.getDefiningOp<vector::BroadcastOp>();
@@ -132,21 +139,25 @@ private:
 };
 } // namespace
 
-// Of a quotient that is exact or not finite the residual has nothing to say. Residuals are exact from numerators of
-// 2^-101 on; below, a quotient can be off by a unit in the last place.
+// Below this a residual would be subnormal.
+static constexpr double leastSize = 0x1p-100;
+
+// The residuals of a zero would lose its sign, and those of what is not finite are not numbers.
 static Value divide(FloatMath math, arith::DivFOp op) {
-  Value a = op.getLhs(), b = op.getRhs();
+  Value a = op.getLhs(), b = op.getRhs(), one = math.constant(1), sizeOfB = math.abs(b);
   Value estimate = math.approximate("llvm.nvvm.rcp.approx.ftz.f", b), minusB = math.neg(b);
-  Value inverse = math.fma(math.fma(minusB, estimate, math.constant(1)), estimate, estimate), quotient = inverse;
-  if (!matchPattern(a, m_OneFloat())) {
-    Value first = math.mul(a, inverse), residual = math.fma(minusB, first, a), size = math.abs(residual);
-    quotient = math.fma(residual, inverse, first);
+  Value inverse = math.fma(math.fma(minusB, estimate, one), estimate, estimate);
+  // Both are normal numbers.
+  SmallVector<Value> isRare{math.anyBelow(sizeOfB, 0x1p-126), math.anyAbove(sizeOfB, 0x1p126)};
+  if (matchPattern(a, m_OneFloat()))
+    return math.choose(inverse, isRare, op);
+  Value first = math.mul(a, inverse), size = math.abs(first), quotient = first;
+  for (int step = 0; step < 2; ++step)
     quotient = math.fma(math.fma(minusB, quotient, a), inverse, quotient);
-    Value counts = math.both(math.compare(arith::CmpFPredicate::OGT, size, 0),
-                             math.compare(arith::CmpFPredicate::OLT, size, std::numeric_limits<float>::infinity()));
-    quotient = math.select(counts, quotient, first);
-  }
-  return math.chooseByRange(math.abs(b), quotient, op);
+  Value isZero = math.isZero(a);
+  isRare.push_back(math.anyBelow(math.select(isZero, one, math.min(math.abs(a), size)), leastSize));
+  isRare.push_back(math.anyAbove(size, 0x1p126));
+  return math.choose(math.select(isZero, first, quotient), isRare, op);
 }
 
 static Value takeRoot(FloatMath math, math::SqrtOp op) {
@@ -154,9 +165,8 @@ static Value takeRoot(FloatMath math, math::SqrtOp op) {
   Value inverse = math.approximate("llvm.nvvm.rsqrt.approx.ftz.f", a);
   Value estimate = math.mul(a, inverse), half = math.mul(inverse, math.constant(0.5));
   Value root = math.fma(math.fma(math.neg(estimate), estimate, a), half, estimate);
-  root = math.select(math.compare(arith::CmpFPredicate::OEQ, a, 0), a, root);
-  Value size = math.select(math.compare(arith::CmpFPredicate::OEQ, a, 0), math.constant(1), a);
-  return math.chooseByRange(size, root, op);
+  Value isZero = math.isZero(a), size = math.select(isZero, math.constant(1), a);
+  return math.choose(math.select(isZero, a, root), {math.anyBelow(size, leastSize), math.anyAbove(size, 0x1p126)}, op);
 }
 
 void mlir::megakernel::computeExactly(ModuleOp module) {

@@ -127,11 +127,12 @@ private:
       diag.attachNote(buffer.getLoc()) << "the buffer is made here";
       return diag;
     };
-    for (auto [index, input] : llvm::enumerate(tile.getInputs()))
-      if (failed(check(input, footprintOfInput(tile, index))))
+    TileFootprints footprints = footprintsOf(tile);
+    for (auto [input, footprint] : llvm::zip(tile.getInputs(), footprints.inputs))
+      if (failed(check(input, footprint)))
         return failure();
     for (Value output : tile.getOutputs())
-      if (failed(check(output, footprintOfOutputs(tile))))
+      if (failed(check(output, footprints.outputs)))
         return failure();
     return success();
   }

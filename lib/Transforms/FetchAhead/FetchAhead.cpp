@@ -59,17 +59,19 @@ struct FetchAheadPass : public megakernel::impl::TkFetchAheadBase<FetchAheadPass
     KernelAccesses accesses(kernel);
     space = &room;
     all = &accesses;
-    PhaseOp previous;
+    // Since the last barrier of several CTAs.
+    std::optional<Place> previous;
     unsigned epoch = 0;
     for (Operation &op : kernel.getBody().front()) {
-      epoch += isa<BarrierOp>(op);
-      auto phase = dyn_cast<PhaseOp>(op);
-      if (!phase)
-        continue;
-      auto barrier = dyn_cast_or_null<BarrierOp>(phase->getPrevNode());
-      if (previous && barrier && joinedBy(kernel, barrier.getScope()) == SyncScope::Cta)
-        fetchFor(phase, previous, epoch);
-      previous = phase;
+      auto barrier = dyn_cast<BarrierOp>(op);
+      epoch += barrier != nullptr;
+      if (barrier && joinedBy(kernel, barrier.getScope()) != SyncScope::Cta)
+        previous.reset();
+      if (auto phase = dyn_cast<PhaseOp>(op)) {
+        if (previous && previous->epoch < epoch)
+          fetchFor(phase, *previous, epoch);
+        previous = Place{phase, epoch};
+      }
     }
     for (const Fetch &fetch : fetches)
       create(fetch);
@@ -78,6 +80,12 @@ struct FetchAheadPass : public megakernel::impl::TkFetchAheadBase<FetchAheadPass
   }
 
 private:
+  /// A phase, and how many barriers stand before it.
+  struct Place {
+    PhaseOp phase;
+    unsigned epoch;
+  };
+
   /// A value that a tile op of `phase` copies, for inputs of later tile ops.
   struct Fetch {
     PhaseOp phase;
@@ -88,11 +96,11 @@ private:
     SmallVector<std::pair<TileOp, unsigned>> inputs;
   };
 
-  void fetchFor(PhaseOp phase, PhaseOp previous, unsigned epoch) {
+  void fetchFor(PhaseOp phase, const Place &previous, unsigned epoch) {
     for (auto tile : phase.getBody().front().getOps<TileOp>()) {
       llvm::SmallBitVector ofOperands = argumentsOfOperands(tile);
       for (unsigned index = 0, e = tile.getInputs().size(); index < e; ++index)
-        if (!ofOperands.test(index) && !extend(tile, index, epoch) && isThereBefore(tile, index, previous))
+        if (!ofOperands.test(index) && !extend(tile, index, epoch) && isThereBefore(tile, index, previous.phase))
           start(tile, index, previous, epoch);
     }
   }
@@ -101,7 +109,7 @@ private:
   bool extend(TileOp tile, unsigned index, unsigned epoch) {
     for (auto [number, fetch] : llvm::enumerate(fetches)) {
       bool isNear = fetch.value == tile.getInputs()[index] && fetch.range.lastEpoch + 1 >= epoch;
-      if (!isNear || !staysInParts(*footprintOfInput(tile, index), fetch.parts, kernel.getGrid()))
+      if (!isNear || !staysInParts(*footprintOf(tile, index), fetch.parts, kernel.getGrid()))
         continue;
       SharedRange old = *space->release(number);
       std::optional<SharedRange> longer = space->find(old.end - old.begin, old.firstEpoch, epoch);
@@ -131,21 +139,28 @@ private:
     });
   }
 
-  void start(TileOp tile, unsigned index, PhaseOp previous, unsigned epoch) {
+  void start(TileOp tile, unsigned index, const Place &place, unsigned epoch) {
     Value value = tile.getInputs()[index];
     auto buffer = rootOfBuffer(value).getDefiningOp<BufferOp>();
     auto type = cast<MemRefType>(value.getType());
     if (rootOfBuffer(value) != value || (buffer && buffer.isOnChip()) || type.getRank() == 0)
       return;
-    std::optional<Parts> parts = partsByRow(*footprintOfInput(tile, index), kernel.getGrid());
+    std::optional<Parts> parts = partsByRow(*footprintOf(tile, index), kernel.getGrid());
     int64_t bytes = parts ? bytesOfBuffer(type) / parts->count : 0;
     std::optional<SmallVector<int64_t>> sizes =
         parts && bytes % 16 == 0 ? sizesOfPart(type.getShape(), parts->elements) : std::nullopt;
-    std::optional<SharedRange> range = sizes ? space->find(bytes, epoch - 1, epoch) : std::nullopt;
+    std::optional<SharedRange> range = sizes ? space->find(bytes, place.epoch, epoch) : std::nullopt;
     if (!range)
       return;
     space->take(fetches.size(), *range);
-    fetches.push_back({previous, value, *parts, *sizes, *range, {{tile, index}}});
+    fetches.push_back({place.phase, value, *parts, *sizes, *range, {{tile, index}}});
+  }
+
+  const std::shared_ptr<const Footprint> &footprintOf(TileOp tile, unsigned index) {
+    auto [known, isNew] = footprints.try_emplace(tile);
+    if (isNew)
+      known->second = footprintsOf(tile);
+    return known->second.inputs[index];
   }
 
   void create(const Fetch &fetch) {
@@ -171,5 +186,6 @@ private:
   SharedSpace *space;
   KernelAccesses *all;
   SmallVector<Fetch> fetches;
+  DenseMap<Operation *, TileFootprints> footprints;
 };
 } // namespace

@@ -64,8 +64,7 @@ private:
       unsigned epoch = epochOf(phase);
       numEpochs = epoch + 1;
       for (auto tile : phase.getBody().front().getOps<TileOp>())
-        for (unsigned index = 0, e = tile.getInputs().size(); index < e; ++index)
-          addRead(tile, index, epoch);
+        addReads(tile, epoch);
       for (auto tile : phase.getBody().front().getOps<TileOp>())
         addWrites(tile, epoch);
     }
@@ -90,19 +89,21 @@ private:
       space.take(number, range ? *range : *old);
   }
 
-  void addRead(TileOp tile, unsigned index, unsigned epoch) {
+  void addReads(TileOp tile, unsigned epoch) {
     // To copy a value that is on chip already would gain nothing.
     if (isCopyOntoChip(tile))
       return;
-    // A reshape would have to be made of the new buffer as well.
-    auto known = found.find(tile.getInputs()[index]);
-    if (known == found.end() || !staysInParts(*footprintOfInput(tile, index), known->second.parts, kernel.getGrid()))
-      return;
-    known->second.reads.push_back({tile, index, epoch});
+    TileFootprints footprints = footprintsOf(tile);
+    for (auto [index, input] : llvm::enumerate(tile.getInputs())) {
+      // A reshape would have to be made of the new buffer as well.
+      auto known = found.find(input);
+      if (known != found.end() && staysInParts(*footprints.inputs[index], known->second.parts, kernel.getGrid()))
+        known->second.reads.push_back({tile, static_cast<unsigned>(index), epoch});
+    }
   }
 
   void addWrites(TileOp tile, unsigned epoch) {
-    std::optional<Parts> parts = partsWritten(*footprintOfOutputs(tile), kernel.getGrid());
+    std::optional<Parts> parts = partsWritten(*footprintsOf(tile).outputs, kernel.getGrid());
     for (auto [index, output] : llvm::enumerate(tile.getOutputs())) {
       if (auto known = found.find(rootOfBuffer(output)); known != found.end())
         known->second.isWrittenTwice = true;

@@ -39,9 +39,10 @@ def successors_of(body: str) -> dict[str, set[str]]:
         branch, end = _BRANCH.match(line), _END.match(line)
         if branch:
             after[block].add(branch["target"])
-        if (branch or end) and not (branch or end)["guard"]:
+        leaving = branch or end
+        if leaving and not leaving["guard"]:
             falls = False
-        elif branch or end:
+        elif leaving:
             # What follows on a branch that is not always taken is a block of its own.
             parts += 1
             after[block].add(f"{parts}")

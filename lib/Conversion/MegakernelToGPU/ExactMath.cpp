@@ -169,6 +169,17 @@ static Value takeRoot(FloatMath math, math::SqrtOp op) {
   return math.choose(math.select(isZero, a, root), {math.anyBelow(size, leastSize), math.anyAbove(size, 0x1p126)}, op);
 }
 
+// LLVM multiplies by the inverse where that is exact: by a power of two.
+static bool hasExactInverse(Value divisor) {
+  FloatAttr number;
+  DenseFPElementsAttr numbers;
+  if (matchPattern(divisor, m_Constant(&numbers)) && numbers.isSplat())
+    return numbers.getSplatValue<APFloat>().getExactInverse(nullptr);
+  if (auto broadcast = divisor.getDefiningOp<vector::BroadcastOp>())
+    divisor = broadcast.getSource();
+  return matchPattern(divisor, m_Constant(&number)) && number.getValue().getExactInverse(nullptr);
+}
+
 void mlir::megakernel::computeExactly(ModuleOp module) {
   SmallVector<Operation *> ops;
   module.walk([&](Operation *op) {
@@ -181,7 +192,7 @@ void mlir::megakernel::computeExactly(ModuleOp module) {
     Value result;
     if (auto root = dyn_cast<math::SqrtOp>(op))
       result = isNarrow ? takeRoot(FloatMath(op), root) : exactRoot(builder, root);
-    else if (isNarrow)
+    else if (isNarrow && !hasExactInverse(op->getOperand(1)))
       result = divide(FloatMath(op), cast<arith::DivFOp>(op));
     if (!result)
       continue;

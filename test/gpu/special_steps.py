@@ -52,11 +52,20 @@ def _divide(state: Any, a: Any, b: Any) -> Any:
 
 
 def _all_bits(device: str) -> tuple[Any, ...]:
-    # Subnormal numbers, infinities and NaN among them; a quotient of neighbours is near 1, of others anywhere.
+    # Subnormal numbers, infinities and NaN among them; a quotient of neighbours is near 1, of others anywhere. The last
+    # ones are what training has: rare operands have code of their own, for all that is computed together with them.
     torch.manual_seed(0)
     a, b = (torch.randint(-(2**31), 2**31 - 1, (1 << 21,), device=device, dtype=torch.int32) for _ in range(2))
     near = a + (b & 0xFFFF)
-    return torch.ones(3, device=device), torch.cat([a, a]).view(torch.float32), torch.cat([b, near]).view(torch.float32)
+    usual, divisor = (torch.exp2(torch.rand(1 << 22, device=device) * 90 - 45) for _ in range(2))
+    usual[::7] *= -1
+    divisor[::5] *= -1
+    usual[::1000] = 0
+    return (
+        torch.ones(3, device=device),
+        torch.cat([a.view(torch.float32), a.view(torch.float32), usual]),
+        torch.cat([b.view(torch.float32), near.view(torch.float32), divisor]),
+    )
 
 
 def _products(state: Any, a: Any, b: Any, a_across: Any, b_across: Any) -> Any:

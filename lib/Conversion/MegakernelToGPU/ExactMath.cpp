@@ -20,43 +20,6 @@
 using namespace mlir;
 using namespace mlir::megakernel;
 
-// The device library's root is an approximation; LLVM's is rounded correctly. A call, since the lowering of GPU modules
-// takes LLVM's own op for one that should have become the library's.
-static Value exactRoot(OpBuilder &builder, math::SqrtOp op) {
-  return LLVM::CallIntrinsicOp::create(builder, op.getLoc(), op.getType(), builder.getStringAttr("llvm.sqrt"),
-                                       op.getOperand())
-      .getResult(0);
-}
-
-// A function of the module that does what `op` does. Rare operands are no reason for more code around each op: code
-// that runs but once takes as long to fetch as to run.
-static func::FuncOp functionOf(Operation *op) {
-  auto module = op->getParentOfType<gpu::GPUModuleOp>();
-  Type type = op->getResult(0).getType();
-  auto vector = dyn_cast<VectorType>(type);
-  std::string name =
-      ("exact_" + op->getName().stripDialect() + "_" + Twine(vector ? vector.getNumElements() : 1)).str();
-  if (auto known = module.lookupSymbol<func::FuncOp>(name))
-    return known;
-  OpBuilder builder(&module.getBodyRegion().front(), module.getBodyRegion().front().begin());
-  auto function = func::FuncOp::create(builder, op->getLoc(), name,
-                                       builder.getFunctionType(SmallVector<Type>(op->getNumOperands(), type), type));
-  function.setPrivate();
-  // "convergent" keeps LLVM from drawing other code into the branch, and from jumping out of it or into it.
-  function->setAttr("passthrough", builder.getStrArrayAttr({"noinline", "convergent"}));
-  function->setAttr("llvm.linkage", LLVM::LinkageAttr::get(builder.getContext(), LLVM::Linkage::Internal));
-  builder.setInsertionPointToEnd(function.addEntryBlock());
-  Operation *clone = builder.clone(*op);
-  clone->setOperands(function.getArguments());
-  Value result = clone->getResult(0);
-  if (auto root = dyn_cast<math::SqrtOp>(clone)) {
-    result = exactRoot(builder, root);
-    root.erase();
-  }
-  func::ReturnOp::create(builder, op->getLoc(), result);
-  return function;
-}
-
 namespace {
 /// Float32 arithmetic, on scalars or on vectors of one length.
 class FloatMath {
@@ -94,6 +57,21 @@ public:
     return vector::FromElementsOp::create(builder, loc, vector, lanes);
   }
 
+  /// The inverse of `b`, where both are normal.
+  Value inverse(Value b, Value minusB) {
+    Value estimate = approximate("llvm.nvvm.rcp.approx.ftz.f", b);
+    return fma(fma(minusB, estimate, constant(1)), estimate, estimate);
+  }
+  /// The square root of `a`, where that is not small, zero or infinite.
+  Value root(Value a) {
+    Value inverse = approximate("llvm.nvvm.rsqrt.approx.ftz.f", a);
+    Value estimate = mul(a, inverse), half = mul(inverse, constant(0.5));
+    return fma(fma(neg(estimate), estimate, a), half, estimate);
+  }
+
+  Value isBelow(Value a, double bound) {
+    return arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OLT, a, constant(bound));
+  }
   /// Whether a lane of `a` is less, or greater, than `bound`.
   Value anyBelow(Value a, double bound) {
     return isBeyond(arith::CmpFPredicate::OLT, reduce(vector::CombiningKind::MINNUMF, a), bound);
@@ -102,14 +80,14 @@ public:
     return isBeyond(arith::CmpFPredicate::OGT, reduce(vector::CombiningKind::MAXNUMF, a), bound);
   }
 
-  /// `usual`, or what `op` itself makes of its operands where one of `conditions` holds.
-  Value choose(Value usual, ArrayRef<Value> conditions, Operation *op) {
+  /// `usual`, or what `rare` makes where one of `conditions` holds.
+  Value choose(Value usual, ArrayRef<Value> conditions, function_ref<Value(OpBuilder &)> rare) {
     Value isRare = conditions.front();
     for (Value condition : conditions.drop_front())
       isRare = arith::OrIOp::create(builder, loc, isRare, condition);
     auto branch = scf::IfOp::create(builder, loc, type, isRare, /*withElseRegion=*/true);
     OpBuilder then = branch.getThenBodyBuilder(), otherwise = branch.getElseBodyBuilder();
-    scf::YieldOp::create(then, loc, func::CallOp::create(then, loc, functionOf(op), op->getOperands()).getResults());
+    scf::YieldOp::create(then, loc, rare(then));
     scf::YieldOp::create(otherwise, loc, usual);
     return branch.getResult(0);
   }
@@ -139,34 +117,107 @@ private:
 };
 } // namespace
 
+//===----------------------------------------------------------------------===//
+// Rare operands
+//===----------------------------------------------------------------------===//
+
+// Where an operand or a result is small it is computed 2^48 times as large, and rounded once more only where that takes
+// place among subnormal numbers: the last addition is to a multiple of their unit. Adam's moments of what gets no
+// gradient are small.
+static Value divideSmall(FloatMath math, arith::DivFOp op) {
+  Value a = op.getLhs(), b = op.getRhs(), one = math.constant(1), sizeOfB = math.abs(b), minusB = math.neg(b);
+  Value inverse = math.inverse(b, minusB), first = math.mul(a, inverse), size = math.abs(first);
+  Value isSmall = math.isBelow(math.min(math.abs(a), size), 0x1p-60);
+  Value up = math.select(isSmall, math.constant(0x1p48), one), down = math.select(isSmall, math.constant(0x1p-48), one);
+  Value large = math.mul(a, up), quotient = math.mul(first, up);
+  quotient = math.fma(math.fma(minusB, quotient, large), inverse, quotient);
+  Value rounded = math.mul(quotient, down);
+  Value residual = math.fma(minusB, math.mul(rounded, up), large), rest = math.mul(residual, inverse);
+  rest = math.fma(math.fma(minusB, rest, residual), inverse, rest);
+  Value result = math.select(math.isZero(a), first, math.fma(rest, down, rounded));
+  return math.choose(result,
+                     {math.anyBelow(sizeOfB, 0x1p-126), math.anyAbove(sizeOfB, 0x1p126), math.anyAbove(size, 0x1p126)},
+                     [&](OpBuilder &builder) { return builder.clone(*op)->getResult(0); });
+}
+
+// The device library's root is an approximation; LLVM's is rounded correctly. A call, since the lowering of GPU modules
+// takes LLVM's own op for one that should have become the library's.
+static Value exactRoot(OpBuilder &builder, math::SqrtOp op) {
+  return LLVM::CallIntrinsicOp::create(builder, op.getLoc(), op.getType(), builder.getStringAttr("llvm.sqrt"),
+                                       op.getOperand())
+      .getResult(0);
+}
+
+static Value takeSmallRoot(FloatMath math, math::SqrtOp op) {
+  Value a = op.getOperand(), one = math.constant(1), isSmall = math.isBelow(a, 0x1p-60);
+  Value root = math.root(math.mul(a, math.select(isSmall, math.constant(0x1p64), one)));
+  root = math.mul(root, math.select(isSmall, math.constant(0x1p-32), one));
+  return math.choose(math.select(math.isZero(a), a, root), {math.anyBelow(a, 0), math.anyAbove(a, 0x1p126)},
+                     [&](OpBuilder &builder) { return exactRoot(builder, op); });
+}
+
+// A function of the module that does what `op` does for all operands. Rare ones are no reason for more code around each
+// op: code that runs but once takes as long to fetch as to run.
+static func::FuncOp functionOf(Operation *op) {
+  auto module = op->getParentOfType<gpu::GPUModuleOp>();
+  Type type = op->getResult(0).getType();
+  auto vector = dyn_cast<VectorType>(type);
+  std::string name =
+      ("exact_" + op->getName().stripDialect() + "_" + Twine(vector ? vector.getNumElements() : 1)).str();
+  if (auto known = module.lookupSymbol<func::FuncOp>(name))
+    return known;
+  OpBuilder builder(&module.getBodyRegion().front(), module.getBodyRegion().front().begin());
+  auto function = func::FuncOp::create(builder, op->getLoc(), name,
+                                       builder.getFunctionType(SmallVector<Type>(op->getNumOperands(), type), type));
+  function.setPrivate();
+  // "convergent" keeps LLVM from drawing other code into the branch, and from jumping out of it or into it.
+  function->setAttr("passthrough", builder.getStrArrayAttr({"noinline", "convergent"}));
+  function->setAttr("llvm.linkage", LLVM::LinkageAttr::get(builder.getContext(), LLVM::Linkage::Internal));
+  builder.setInsertionPointToEnd(function.addEntryBlock());
+  Operation *clone = builder.clone(*op);
+  clone->setOperands(function.getArguments());
+  auto root = dyn_cast<math::SqrtOp>(clone);
+  Value result =
+      root ? takeSmallRoot(FloatMath(clone), root) : divideSmall(FloatMath(clone), cast<arith::DivFOp>(clone));
+  clone->erase();
+  func::ReturnOp::create(builder, op->getLoc(), result);
+  return function;
+}
+
+//===----------------------------------------------------------------------===//
+// Usual operands
+//===----------------------------------------------------------------------===//
+
 // Below this a residual would be subnormal.
 static constexpr double leastSize = 0x1p-100;
 
+static Value callExact(OpBuilder &builder, Operation *op) {
+  return func::CallOp::create(builder, op->getLoc(), functionOf(op), op->getOperands()).getResult(0);
+}
+
 // The residuals of a zero would lose its sign, and those of what is not finite are not numbers.
 static Value divide(FloatMath math, arith::DivFOp op) {
-  Value a = op.getLhs(), b = op.getRhs(), one = math.constant(1), sizeOfB = math.abs(b);
-  Value estimate = math.approximate("llvm.nvvm.rcp.approx.ftz.f", b), minusB = math.neg(b);
-  Value inverse = math.fma(math.fma(minusB, estimate, one), estimate, estimate);
+  Value a = op.getLhs(), b = op.getRhs(), sizeOfB = math.abs(b), minusB = math.neg(b);
+  Value inverse = math.inverse(b, minusB);
+  auto exact = [&](OpBuilder &builder) { return callExact(builder, op); };
   // Both are normal numbers.
   SmallVector<Value> isRare{math.anyBelow(sizeOfB, 0x1p-126), math.anyAbove(sizeOfB, 0x1p126)};
   if (matchPattern(a, m_OneFloat()))
-    return math.choose(inverse, isRare, op);
+    return math.choose(inverse, isRare, exact);
   Value first = math.mul(a, inverse), size = math.abs(first), quotient = first;
   for (int step = 0; step < 2; ++step)
     quotient = math.fma(math.fma(minusB, quotient, a), inverse, quotient);
   Value isZero = math.isZero(a);
-  isRare.push_back(math.anyBelow(math.select(isZero, one, math.min(math.abs(a), size)), leastSize));
+  isRare.push_back(math.anyBelow(math.select(isZero, math.constant(1), math.min(math.abs(a), size)), leastSize));
   isRare.push_back(math.anyAbove(size, 0x1p126));
-  return math.choose(math.select(isZero, first, quotient), isRare, op);
+  return math.choose(math.select(isZero, first, quotient), isRare, exact);
 }
 
 static Value takeRoot(FloatMath math, math::SqrtOp op) {
-  Value a = op.getOperand();
-  Value inverse = math.approximate("llvm.nvvm.rsqrt.approx.ftz.f", a);
-  Value estimate = math.mul(a, inverse), half = math.mul(inverse, math.constant(0.5));
-  Value root = math.fma(math.fma(math.neg(estimate), estimate, a), half, estimate);
-  Value isZero = math.isZero(a), size = math.select(isZero, math.constant(1), a);
-  return math.choose(math.select(isZero, a, root), {math.anyBelow(size, leastSize), math.anyAbove(size, 0x1p126)}, op);
+  Value a = op.getOperand(), isZero = math.isZero(a), size = math.select(isZero, math.constant(1), a);
+  return math.choose(math.select(isZero, a, math.root(a)),
+                     {math.anyBelow(size, leastSize), math.anyAbove(size, 0x1p126)},
+                     [&](OpBuilder &builder) { return callExact(builder, op); });
 }
 
 // LLVM multiplies by the inverse where that is exact: by a power of two.

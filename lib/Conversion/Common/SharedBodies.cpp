@@ -63,18 +63,24 @@ struct SharedBodies::Group {
   }
 };
 
+// The op ahead of where the builder is, or null.
+static Operation *opBefore(OpBuilder &builder) {
+  Block::iterator point = builder.getInsertionPoint();
+  return point == builder.getInsertionBlock()->begin() ? nullptr : &*std::prev(point);
+}
+
 LogicalResult SharedBodies::record(OpBuilder &builder, function_ref<LogicalResult()> emit) {
   Block *block = builder.getInsertionBlock();
-  Operation *before = block->empty() ? nullptr : &block->back();
+  Operation *before = opBefore(builder);
   std::list<Part> *outer = current;
   Part &part = outer->emplace_back();
   current = &part.inner;
   LogicalResult emitted = emit();
   current = outer;
-  Operation *first = before ? before->getNextNode() : block->empty() ? nullptr : &block->front();
-  if (first) {
-    part.first = first;
-    part.last = &block->back();
+  Operation *last = opBefore(builder);
+  if (last != before) {
+    part.first = before ? before->getNextNode() : &block->front();
+    part.last = last;
   }
   return emitted;
 }

@@ -31,7 +31,7 @@ public:
   SharedBodies(StringRef name, int64_t smallKernel, const Needs &needs = {})
       : name(name.str()), smallKernel(smallKernel), needs(needs) {}
 
-  /// Runs `emit`, which appends to the block of `builder`. What it appends is a part, which may be shared as a whole;
+  /// Runs `emit`, which adds ops where `builder` is. What it adds is a part, which may be shared as a whole;
   /// parts that are recorded meanwhile may be shared where the whole is not.
   LogicalResult record(OpBuilder &builder, function_ref<LogicalResult()> emit);
 

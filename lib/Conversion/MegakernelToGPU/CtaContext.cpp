@@ -52,8 +52,10 @@ LogicalResult CtaContext::forEachTile(const TileDomain &domain,
   int64_t offset = tile.getFirstCta() % grid;
   if (offset != 0)
     first = math.rem(math.add(cta, grid - offset), grid);
-  return forStrided(*this, loc, first, domain.numTiles, grid,
-                    [&](Value number) { return body(domain.origin(math, number)); });
+  return forStrided(*this, loc, first, domain.numTiles, grid, [&](Value number) {
+    SmallVector<LaneIndex> origin = domain.origin(math, number);
+    return leavesOut(domain) && record ? record([&] { return body(origin); }) : body(origin);
+  });
 }
 
 LogicalResult CtaContext::forEachItem(Location loc, int64_t count, int64_t firstThread,

@@ -17,6 +17,8 @@ struct CtaContext {
   Value workspace, shared;
   /// Width of an index once it is lowered.
   unsigned indexBits;
+  /// Runs what emits code that may be shared, see `SharedBodies::record`.
+  std::function<LogicalResult(function_ref<LogicalResult()>)> record;
 
   IndexMath math(Location loc) const { return IndexMath(builder, loc); }
   /// A typed view of the CTA's shared memory, `byteOffset` bytes in.
@@ -24,7 +26,10 @@ struct CtaContext {
   Value sharedView(Location loc, ArrayRef<int64_t> shape, Type element, Value byteOffset) const;
   /// Joins the threads of the CTA.
   void barrier(Location loc) const;
-  /// Runs `body` for each tile of `domain` that is placed on this CTA.
+  /// Whether some CTAs have no tile of `domain`.
+  bool leavesOut(const TileDomain &domain) const { return domain.numTiles < grid; }
+  /// Runs `body` for each tile of `domain` that is placed on this CTA. Where CTAs are left out, what `body` emits may
+  /// be shared: then they do not call it in vain.
   LogicalResult forEachTile(const TileDomain &domain,
                             function_ref<LogicalResult(ArrayRef<LaneIndex> origin)> body) const;
   /// Runs `body` for each of `count` items, dealt out to the threads of the CTA from thread `firstThread` on.

@@ -129,6 +129,10 @@ private:
   bool canPrefetch() const;
   LogicalResult prefetch();
   LogicalResult lowerTiles();
+  // Where CTAs are left out, what the others do is recorded on its own.
+  LogicalResult recordTile(const OpenPhase::Tile &tile, function_ref<LogicalResult()> emit) {
+    return context->leavesOut(tile.domain) ? emit() : bodies.record(builder, emit);
+  }
   LogicalResult lowerTile(OpenPhase::Tile &tile);
   void recordTime(Location loc);
   // Loads are slower where a function does not know that its buffers are in global memory. All threads run it together,
@@ -197,7 +201,8 @@ void KernelLowering::createFunction() {
   Value cta = gpu::BlockIdOp::create(builder, loc, gpu::Dimension::x, builder.getIndexAttr(kernel.getGrid()));
   Value shared = gpu::DynamicSharedMemoryOp::create(builder, loc, sharedType);
   context.emplace(CtaContext{builder, thread, cta, threads, static_cast<int64_t>(kernel.getGrid()),
-                             entry.getArgument(workspace), shared, bits});
+                             entry.getArgument(workspace), shared, bits,
+                             [&](function_ref<LogicalResult()> emit) { return bodies.record(builder, emit); }});
   if (steps != Steps::One)
     loop.emplace(builder, kernel, LaunchSteps{entry.getArgument(workspace + 1), entry.getArgument(workspace + 2)},
                  bits);
@@ -308,7 +313,7 @@ LogicalResult KernelLowering::prefetch() {
     return success();
   return bodies.record(builder, [&]() -> LogicalResult {
     for (std::unique_ptr<OpenPhase::Tile> &tile : current.tiles)
-      if (tile->emitter && failed(bodies.record(builder, [&] { return tile->emitter->prefetch(); })))
+      if (tile->emitter && failed(recordTile(*tile, [&] { return tile->emitter->prefetch(); })))
         return failure();
     return success();
   });
@@ -316,7 +321,7 @@ LogicalResult KernelLowering::prefetch() {
 
 LogicalResult KernelLowering::lowerTiles() {
   for (std::unique_ptr<OpenPhase::Tile> &tile : current.tiles)
-    if (failed(bodies.record(builder, [&] { return lowerTile(*tile); })))
+    if (failed(recordTile(*tile, [&] { return lowerTile(*tile); })))
       return failure();
   return success();
 }

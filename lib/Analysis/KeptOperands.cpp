@@ -128,26 +128,31 @@ std::optional<OperandContent> mlir::megakernel::contentToKeep(KernelOp kernel, T
   return content;
 }
 
-int64_t mlir::megakernel::keptBytesAt(PhaseOp phase) {
-  auto kernel = phase->getParentOfType<KernelOp>();
-  // By place: whether the phase comes after the first tile op that keeps something there, and the end of it if it does.
-  llvm::SmallDenseMap<uint64_t, int64_t> started;
-  int64_t end = 0;
-  bool isAfter = false;
-  for (auto other : kernel.getBody().front().getOps<PhaseOp>()) {
-    isAfter |= other == phase;
-    for (auto tile : other.getBody().front().getOps<TileOp>()) {
+SmallVector<int64_t> mlir::megakernel::keptBytesOf(KernelOp kernel) {
+  struct Range {
+    size_t first, last;
+    int64_t end;
+  };
+  // By place: what is there from the first tile op that keeps something up to the last one that finds it.
+  llvm::MapVector<uint64_t, Range> ranges;
+  size_t number = 0;
+  for (auto phase : kernel.getBody().front().getOps<PhaseOp>()) {
+    for (auto tile : phase.getBody().front().getOps<TileOp>()) {
       std::optional<uint64_t> keptAt = tile.getKeptAt();
       if (!keptAt)
         continue;
-      bool isLive = isAfter ? other == phase || started.contains(*keptAt) : false;
-      if (!isAfter || other == phase)
-        started.try_emplace(*keptAt, 0);
-      if (isLive)
-        end = std::max<int64_t>(end, *keptAt + ContractionPlan(TileGeometry(tile), kernel.getThreads()).b.bytes());
+      int64_t end = *keptAt + ContractionPlan(TileGeometry(tile), kernel.getThreads()).b.bytes();
+      Range &range = ranges.try_emplace(*keptAt, Range{number, number, end}).first->second;
+      range.last = number;
+      range.end = std::max(range.end, end);
     }
+    ++number;
   }
-  return end;
+  SmallVector<int64_t> bytes(number, 0);
+  for (const auto &[place, range] : ranges)
+    for (size_t phase = range.first; phase <= range.last; ++phase)
+      bytes[phase] = std::max(bytes[phase], range.end);
+  return bytes;
 }
 
 bool mlir::megakernel::mayWrite(KernelOp kernel, TileOp tile, Value argument) {

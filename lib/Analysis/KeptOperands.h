@@ -37,8 +37,8 @@ std::optional<std::string> textOfOperand(linalg::GenericOp op, OpOperand *operan
 /// what the kernel writes, or has a form that this does not follow.
 std::optional<OperandContent> contentToKeep(KernelOp kernel, TileOp tile);
 
-/// Bytes from the start of shared memory that hold kept operands while `phase` runs.
-int64_t keptBytesAt(PhaseOp phase);
+/// For each phase, how many bytes from the start of shared memory hold kept operands while it runs.
+SmallVector<int64_t> keptBytesOf(KernelOp kernel);
 
 /// True where `tile` may write the memory of an argument of the kernel.
 bool mayWrite(KernelOp kernel, TileOp tile, Value argument);

@@ -12,11 +12,23 @@ trainkernel::Parts mlir::megakernel::partsOf(BufferOp buffer) {
   return {static_cast<int64_t>(*buffer.getPart()), buffer.getNumParts(), static_cast<int64_t>(buffer.getFirstCta())};
 }
 
-unsigned mlir::megakernel::epochOf(PhaseOp phase) {
+SmallVector<PhaseInMemory> mlir::megakernel::phasesInMemory(KernelOp kernel) {
+  SmallVector<OnChipBuffer> buffers = onChipBuffersOf(kernel);
+  SmallVector<int64_t> kept = keptBytesOf(kernel);
+  SmallVector<PhaseInMemory> phases;
   unsigned epoch = 0;
-  for (Operation *op = phase->getPrevNode(); op; op = op->getPrevNode())
+  for (Operation &op : kernel.getBody().front()) {
     epoch += isa<BarrierOp>(op);
-  return epoch;
+    auto phase = dyn_cast<PhaseOp>(op);
+    if (!phase)
+      continue;
+    int64_t keptBytes = kept[phases.size()], reserved = keptBytes;
+    for (const OnChipBuffer &buffer : buffers)
+      if (buffer.isLiveIn(epoch))
+        reserved = std::max(reserved, buffer.end);
+    phases.push_back({phase, epoch, keptBytes, reserved});
+  }
+  return phases;
 }
 
 SmallVector<OnChipBuffer> mlir::megakernel::onChipBuffersOf(KernelOp kernel) {
@@ -42,15 +54,6 @@ SmallVector<OnChipBuffer> mlir::megakernel::onChipBuffersOf(KernelOp kernel) {
       }
   }
   return found;
-}
-
-int64_t mlir::megakernel::reservedBytesAt(PhaseOp phase) {
-  unsigned epoch = epochOf(phase);
-  int64_t bytes = keptBytesAt(phase);
-  for (const OnChipBuffer &buffer : onChipBuffersOf(phase->getParentOfType<KernelOp>()))
-    if (buffer.isLiveIn(epoch))
-      bytes = std::max(bytes, buffer.end);
-  return bytes;
 }
 
 bool mlir::megakernel::isCopyOntoChip(TileOp tile) {

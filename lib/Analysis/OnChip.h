@@ -20,11 +20,16 @@ struct OnChipBuffer {
 
 SmallVector<OnChipBuffer> onChipBuffersOf(KernelOp kernel);
 
-/// How many barriers stand before a phase.
-unsigned epochOf(PhaseOp phase);
+/// A phase, how many barriers stand before it, and what its tile ops must leave alone of shared memory: bytes from the
+/// start that hold kept operands, and those and buffers.
+struct PhaseInMemory {
+  PhaseOp phase;
+  unsigned epoch;
+  int64_t keptBytes, reservedBytes;
+};
 
-/// Bytes from the start of shared memory that the tile ops of `phase` must leave alone: kept operands and buffers.
-int64_t reservedBytesAt(PhaseOp phase);
+/// In order.
+SmallVector<PhaseInMemory> phasesInMemory(KernelOp kernel);
 
 /// The parts of a buffer on chip.
 trainkernel::Parts partsOf(BufferOp buffer);

@@ -9,13 +9,9 @@ using namespace mlir;
 using namespace mlir::megakernel;
 
 SharedSpace::SharedSpace(KernelOp kernel, int64_t limit) : limit(limit), epochs(1) {
-  for (Operation &op : kernel.getBody().front()) {
-    if (isa<BarrierOp>(op))
-      epochs.emplace_back();
-    auto phase = dyn_cast<PhaseOp>(op);
-    if (!phase)
-      continue;
-    int64_t start = llvm::alignTo(reservedBytesAt(phase), 16);
+  for (const PhaseInMemory &phase : phasesInMemory(kernel)) {
+    epochs.resize(phase.epoch + 1);
+    int64_t start = llvm::alignTo(phase.reservedBytes, 16);
     Epoch &epoch = epochs.back();
     epoch.start = std::max(epoch.start, start);
     epoch.needed = std::max(epoch.needed, SharedLayout(phase, kernel.getThreads(), limit).bytes - start);
@@ -51,7 +47,7 @@ std::optional<SharedRange> SharedSpace::release(size_t owner) {
 
 int64_t mlir::megakernel::sharedBytesOf(KernelOp kernel, int64_t limit) {
   int64_t bytes = 0;
-  for (auto phase : kernel.getBody().front().getOps<PhaseOp>())
+  for (const PhaseInMemory &phase : phasesInMemory(kernel))
     bytes = std::max(bytes, SharedLayout(phase, kernel.getThreads(), limit).bytes);
   return bytes;
 }

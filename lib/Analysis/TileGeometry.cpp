@@ -168,10 +168,10 @@ int64_t mlir::megakernel::sharedBytesOf(const TileGeometry &geometry, int64_t th
   return threads * 8 * region.reduction->getNumResults();
 }
 
-SharedLayout::SharedLayout(PhaseOp phase, int64_t threads, int64_t limit) {
-  const int64_t start = llvm::alignTo(reservedBytesAt(phase), 16);
+SharedLayout::SharedLayout(const PhaseInMemory &phase, int64_t threads, int64_t limit) {
+  const int64_t start = llvm::alignTo(phase.reservedBytes, 16);
   int64_t largest = 0, end = start;
-  for (auto tile : phase.getBody().front().getOps<TileOp>()) {
+  for (auto tile : PhaseOp(phase.phase).getBody().front().getOps<TileOp>()) {
     int64_t needed = llvm::alignTo(sharedBytesOf(TileGeometry(tile), threads), 16);
     offsets.push_back(end);
     end += needed;

@@ -123,11 +123,13 @@ struct ContractionPlan : ContractionGeometry {
 /// Shared memory that a tile op needs on a GPU beside what it keeps, in bytes.
 int64_t sharedBytesOf(const TileGeometry &geometry, int64_t threads);
 
+struct PhaseInMemory;
+
 /// Where the shared memory of each tile op of a phase starts.
 struct SharedLayout {
   /// Behind what stays in shared memory while the phase runs, the ops lie behind one another where that fits into
   /// `limit` bytes; else each has all of it, one after the other.
-  SharedLayout(PhaseOp phase, int64_t threads, int64_t limit);
+  SharedLayout(const PhaseInMemory &phase, int64_t threads, int64_t limit);
 
   SmallVector<int64_t> offsets;
   int64_t bytes = 0;

@@ -88,8 +88,8 @@ public:
   /// Uses up the kernel.
   LogicalResult run() {
     // Ahead of all code: the ops are rewired as it is emitted.
-    for (auto phase : kernel.getBody().front().getOps<PhaseOp>())
-      layouts.try_emplace(phase, phase, kernel.getThreads(), sharedBytes());
+    for (const PhaseInMemory &phase : phasesInMemory(kernel))
+      layouts.try_emplace(phase.phase, phase, kernel.getThreads(), sharedBytes());
     createFunction();
     if (overlapsLaunches())
       emitEarlierLaunchesWait(*context, kernel.getLoc());

@@ -102,8 +102,8 @@ public:
   explicit OnChipChecker(KernelOp kernel) : kernel(kernel), buffers(onChipBuffersOf(kernel)) {}
 
   LogicalResult check() {
-    for (auto phase : kernel.getBody().front().getOps<PhaseOp>()) {
-      for (auto tile : phase.getBody().front().getOps<TileOp>())
+    for (const PhaseInMemory &phase : phasesInMemory(kernel)) {
+      for (auto tile : PhaseOp(phase.phase).getBody().front().getOps<TileOp>())
         if (failed(checkParts(tile)))
           return failure();
       if (failed(checkSpace(phase)))
@@ -127,6 +127,11 @@ private:
       diag.attachNote(buffer.getLoc()) << "the buffer is made here";
       return diag;
     };
+    if (llvm::none_of(tile->getOperands(), [](Value operand) {
+          auto buffer = rootOfBuffer(operand).getDefiningOp<BufferOp>();
+          return buffer && buffer.isOnChip();
+        }))
+      return success();
     TileFootprints footprints = footprintsOf(tile);
     for (auto [input, footprint] : llvm::zip(tile.getInputs(), footprints.inputs))
       if (failed(check(input, footprint)))
@@ -137,23 +142,23 @@ private:
     return success();
   }
 
-  LogicalResult checkSpace(PhaseOp phase) {
-    int64_t kept = keptBytesAt(phase), shared = kernel.getSharedBytes().value_or(0);
+  LogicalResult checkSpace(const PhaseInMemory &phase) {
+    int64_t shared = kernel.getSharedBytes().value_or(0);
     bool isLive = false;
     for (OnChipBuffer &buffer : buffers) {
-      if (!buffer.isLiveIn(epochOf(phase)))
+      if (!buffer.isLiveIn(phase.epoch))
         continue;
       isLive = true;
-      if (buffer.begin < kept)
-        return errorAt(buffer.buffer) << nameOf(kernel, buffer.buffer) << " lies in the first " << kept
+      if (buffer.begin < phase.keptBytes)
+        return errorAt(buffer.buffer) << nameOf(kernel, buffer.buffer) << " lies in the first " << phase.keptBytes
                                       << " bytes, which hold kept operands at the time, expected it behind them";
     }
     int64_t needed = SharedLayout(phase, kernel.getThreads(), shared).bytes;
     if (!isLive || needed <= shared)
       return success();
-    return errorAt(phase) << "phase needs " << needed
-                          << " bytes of shared memory, expected 'shared_bytes' of the kernel (" << shared
-                          << ") to cover it";
+    return errorAt(phase.phase) << "phase needs " << needed
+                                << " bytes of shared memory, expected 'shared_bytes' of the kernel (" << shared
+                                << ") to cover it";
   }
 
   LogicalResult checkApart(OnChipBuffer first, OnChipBuffer second) {

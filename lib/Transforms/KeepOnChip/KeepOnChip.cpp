@@ -60,9 +60,13 @@ struct KeepOnChipPass : public megakernel::impl::TkKeepOnChipBase<KeepOnChipPass
 
 private:
   void collect() {
-    for (auto phase : kernel.getBody().front().getOps<PhaseOp>()) {
-      unsigned epoch = epochOf(phase);
+    unsigned epoch = 0;
+    for (Operation &op : kernel.getBody().front()) {
+      epoch += isa<BarrierOp>(op);
       numEpochs = epoch + 1;
+      auto phase = dyn_cast<PhaseOp>(op);
+      if (!phase)
+        continue;
       for (auto tile : phase.getBody().front().getOps<TileOp>())
         addReads(tile, epoch);
       for (auto tile : phase.getBody().front().getOps<TileOp>())

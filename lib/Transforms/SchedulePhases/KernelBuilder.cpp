@@ -3,6 +3,7 @@
 #include "lib/Transforms/SchedulePhases/KernelBuilder.h"
 
 #include "lib/Analysis/Costs.h"
+#include "lib/Analysis/SharedSpace.h"
 #include "lib/Analysis/TileChoice.h"
 #include "lib/Analysis/TileGeometry.h"
 #include "lib/Analysis/Views.h"
@@ -339,10 +340,7 @@ LogicalResult KernelBuilder::setSharedBytes() {
                             << "; the planner's tiles are "
                             << writeSizes(tileSizesOf(tile.getBody(), chosen.ops[number]));
   }
-  int64_t bytes = 0;
-  for (auto phase : kernel.getBody().front().getOps<PhaseOp>())
-    bytes = std::max(bytes, SharedLayout(phase, target.threads, target.sharedBytes).bytes);
-  kernel.setSharedBytes(bytes);
+  kernel.setSharedBytes(sharedBytesOf(kernel, target.sharedBytes));
   return success();
 }
 

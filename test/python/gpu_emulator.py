@@ -51,6 +51,7 @@ _BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "arith.subf": np.subtract,
 }
 _COMPARISONS: dict[tuple[str, int], Callable[[Array, Array], Array]] = {
+    ("arith.cmpi", 0): np.equal,
     ("arith.cmpi", 6): np.less,
     ("arith.cmpf", 1): np.equal,
 }
@@ -217,12 +218,29 @@ class Emulator:
         ]
 
     def scf_for(self, op: Any, operands: list[Any], active: Array) -> list[Any]:
-        lower, upper, step, *carried = operands
+        index, upper, step, *carried = operands
         block = op.regions[0].blocks[0]
-        for index in range(lower[0], upper[0], step[0]):
-            self.values.update(zip(block.arguments, [self.everywhere(index), *carried], strict=True))
-            carried = self.run_block(block, active)
+        # Threads may start at places of their own, and end after different numbers of rounds.
+        running = active & (index < upper)
+        while running.any():
+            self.values.update(zip(block.arguments, [index, *carried], strict=True))
+            found = self.run_block(block, running)
+            carried = [
+                np.where(running.reshape(-1, *[1] * (one.ndim - 1)), one, before)
+                for one, before in zip(found, carried, strict=True)
+            ]
+            index = index + step
+            running = active & (index < upper)
         return carried
+
+    def nvvm_shfl_sync(self, op: Any, operands: list[Any], active: Array) -> list[Any]:
+        assert "down" in str(op.attributes["kind"]) and active.all(), "a shuffle that not all lanes join"
+        _, values, offset, clamp = (operand.reshape(-1, 32) for operand in operands)
+        lane = np.arange(32)
+        # As the PTX manual says: the clamp has the last lane, and the bits of a lane that number its segment.
+        last = (lane & clamp >> 8) | (clamp & 31 & ~(clamp >> 8))
+        source = lane + offset
+        return [np.take_along_axis(values, np.where(source <= last, source, lane).astype(int), 1).reshape(-1)]
 
     def nvvm_ldmatrix(self, op: Any, operands: list[Any], active: Array) -> list[Any]:
         assert "row" in str(op.attributes["layout"]), "32-bit elements cannot be transposed"

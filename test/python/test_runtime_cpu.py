@@ -156,6 +156,16 @@ def fake() -> Any:
         return torch.ones(N, N)
 
 
+def nested(layout: Any = torch.strided) -> Any:
+    return torch.nested.nested_tensor([torch.ones(N)] * N, layout=layout)
+
+
+def freed() -> Any:
+    x = torch.ones(N, N)
+    x.untyped_storage().resize_(0)
+    return x
+
+
 BAD_ARGUMENTS: list[tuple[str, Callable[[], tuple[Any, ...]], str]] = [
     (
         "dtype",
@@ -182,6 +192,12 @@ BAD_ARGUMENTS: list[tuple[str, Callable[[], tuple[Any, ...]], str]] = [
     ),
     ("sparse", lambda: changed(x=torch.ones(N, N).to_sparse()), "argument x has layout torch.sparse_coo"),
     ("fake", lambda: changed(x=fake()), "argument x is a FakeTensor"),
+    ("nested", lambda: changed(x=nested()), "argument x is a nested tensor"),
+    ("nested state", lambda: changed(w=nested()), r"argument state\['w'\] is a nested tensor, expected a plain"),
+    ("jagged", lambda: changed(x=nested(torch.jagged)), "argument x is a NestedTensor"),
+    ("freed", lambda: changed(x=freed()), "the tensor of x has no memory\n  help: pass a tensor whose storage"),
+    ("type", lambda: changed(x=torch.Tensor), "argument x is the type Tensor, expected a tensor"),
+    ("numpy type", lambda: changed(x=np.ndarray), "argument x is the type ndarray, expected a tensor"),
     ("negated", lambda: changed(x=torch._neg_view(torch.ones(N, N))), "lazily negated"),
     ("masked", lambda: changed(x=np.ma.ones((N, N), np.float32)), "argument x is a numpy MaskedArray"),
     ("scalar", lambda: changed(x=np.float32(1)), "argument x is a numpy float32"),
@@ -212,6 +228,7 @@ BAD_ARGUMENTS: list[tuple[str, Callable[[], tuple[Any, ...]], str]] = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 @pytest.mark.parametrize(("make", "message"), [bad[1:] for bad in BAD_ARGUMENTS], ids=[bad[0] for bad in BAD_ARGUMENTS])
 def test_an_argument_that_does_not_fit_is_refused_by_name(step2: LoadedStep, make: Any, message: str) -> None:
     step2(*example(), 3)  # so that the fast checks are in place

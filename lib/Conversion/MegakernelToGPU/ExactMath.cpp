@@ -164,8 +164,12 @@ static func::FuncOp functionOf(Operation *op) {
   auto vector = dyn_cast<VectorType>(type);
   std::string name =
       ("exact_" + op->getName().stripDialect() + "_" + Twine(vector ? vector.getNumElements() : 1)).str();
-  if (auto known = module.lookupSymbol<func::FuncOp>(name))
-    return known;
+  Operation *known = module.lookupSymbol(name);
+  // The name may be the step's own.
+  for (; known && !isa<func::FuncOp>(known); known = module.lookupSymbol(name))
+    name += "_";
+  if (known)
+    return cast<func::FuncOp>(known);
   OpBuilder builder(&module.getBodyRegion().front(), module.getBodyRegion().front().begin());
   auto function = func::FuncOp::create(builder, op->getLoc(), name,
                                        builder.getFunctionType(SmallVector<Type>(op->getNumOperands(), type), type));

@@ -52,6 +52,8 @@ private:
   int64_t reducedElements = 1, outputsPerTile = 1, lanes = 1;
   /// Threads per output, and this thread's output and part. Each part has several sets of accumulators.
   int64_t parts = 1, sets = 1;
+  /// The part that this thread reduces: where there are more threads than parts, the others repeat one.
+  Value reducedPart;
   /// True where the parts of an output are threads beside one another.
   bool partsAreNeighbours = false;
   Value output, part;
@@ -76,6 +78,8 @@ void ReductionEmitter::splitThreads() {
     parts /= 2;
   output = partsAreNeighbours ? math.div(context.thread, parts) : math.rem(context.thread, slots);
   part = partsAreNeighbours ? math.rem(context.thread, parts) : math.div(context.thread, slots);
+  bool isRepeated = !partsAreNeighbours && parts * slots < context.threads;
+  reducedPart = isRepeated ? math.rem(part, parts) : part;
   // One place for each thread, also for those that only repeat others' work.
   int64_t columns = partsAreNeighbours ? context.threads / parts : slots;
   scratchShape = {context.threads / columns, columns};
@@ -122,7 +126,7 @@ SmallVector<Value> ReductionEmitter::initialSets() {
 FailureOr<SmallVector<Value>> ReductionEmitter::reduceRounds(ArrayRef<LaneIndex> outputs, Value first, int64_t count) {
   return carryThrough(builder, loc, count, initialSets(),
                       [&](Value round, ValueRange carried) -> FailureOr<SmallVector<Value>> {
-                        Value start = math.add(math.mul(math.add(first, round), parts * sets), part);
+                        Value start = math.add(math.mul(math.add(first, round), parts * sets), reducedPart);
                         SmallVector<Value> next;
                         for (int64_t set = 0; set < sets; ++set) {
                           auto own = carried.slice(set * combiners.size(), combiners.size());
@@ -160,7 +164,7 @@ FailureOr<SmallVector<Value>> ReductionEmitter::reduceOwnPart(ArrayRef<LaneIndex
   }
   if (done < items) {
     FailureOr<SmallVector<Value>> all =
-        carryThrough(builder, loc, {math.add(part, done), math.constant(items), parts}, totals,
+        carryThrough(builder, loc, {math.add(reducedPart, done), math.constant(items), parts}, totals,
                      [&](Value item, ValueRange carried) { return accumulate(outputs, item, carried); });
     if (failed(all))
       return failure();

@@ -105,11 +105,12 @@ private:
     }
   }
 
-  // Uses what was copied for the phase before or for another op of this one.
+  // Uses what was copied for the phase before or for another op of this one, unless it was written anew since.
   bool extend(TileOp tile, unsigned index, unsigned epoch) {
     for (auto [number, fetch] : llvm::enumerate(fetches)) {
       bool isNear = fetch.value == tile.getInputs()[index] && fetch.range.lastEpoch + 1 >= epoch;
-      if (!isNear || !staysInParts(*footprintOf(tile, index), fetch.parts, kernel.getGrid()))
+      if (!isNear || !staysInParts(*footprintOf(tile, index), fetch.parts, kernel.getGrid()) ||
+          !isThereBefore(tile, index, fetch.phase))
         continue;
       SharedRange old = *space->release(number);
       std::optional<SharedRange> longer = space->find(old.end - old.begin, old.firstEpoch, epoch);
@@ -132,10 +133,15 @@ private:
     if (before == all->ops.end())
       return false;
     read.epochs = before->epochs;
+    auto copied = static_cast<unsigned>(before - all->ops.begin());
     Placement placement = placementOf(kernel);
     return llvm::none_of(all->accesses, [&](const Access &access) {
-      return access.isWrite && access.op < read.op && !access.epochs.differ(read.epochs, SyncScope::Grid) &&
-             !access.epochs.differ(read.epochs, scopeBetween(access, read, placement));
+      // What comes behind the copy is not seen in it, whatever orders the two.
+      bool isLater = access.op >= copied;
+      if (!access.isWrite || access.op >= read.op || (!isLater && access.epochs.differ(read.epochs, SyncScope::Grid)))
+        return false;
+      SyncScope needed = scopeBetween(access, read, placement);
+      return isLater ? needed != SyncScope::None : !access.epochs.differ(read.epochs, needed);
     });
   }
 

@@ -254,7 +254,7 @@ class Binder:
         """
         for pointer, spec in zip(pointers, (*self._manifest.inputs, *self._manifest.outputs), strict=True):
             if not pointer and spec.nbytes:
-                hint = "call the step outside of fake tensor modes"
+                hint = "pass a tensor whose storage was not freed, and call the step outside of fake tensor modes"
                 raise ArgumentError(f"the tensor of {spec.name} has no memory", hint=hint)
 
 

@@ -30,6 +30,8 @@ class GenericFramework(FrameworkDefaults):
 
     def view(self, leaf: Any, name: str, stream: int | None) -> TensorView:
         """See :class:`~trainkernel.runtime.frameworks.base.Framework`."""
+        if isinstance(leaf, type):
+            raise ArgumentError(f"argument {name} is the type {leaf.__name__}", expected="a tensor")
         if type(leaf).__module__ == "trainkernel.runtime.device_array":
             # The CUDA array interface could not say bfloat16.
             device = Device("cuda", leaf.index)

@@ -42,6 +42,9 @@ class TorchFramework(FrameworkDefaults):
             raise ArgumentError(
                 f"argument {name} is a {type(leaf).__name__}", expected="a plain torch.Tensor", hint=hint
             )
+        if leaf.is_nested:
+            hint = "pass each of its tensors, or .to_padded_tensor()"
+            raise ArgumentError(f"argument {name} is a nested tensor", expected="a plain torch.Tensor", hint=hint)
         if leaf.layout is not torch.strided:
             raise ArgumentError(
                 f"argument {name} has layout {leaf.layout}", expected="torch.strided", hint="use .to_dense()"

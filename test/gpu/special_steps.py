@@ -68,6 +68,16 @@ def _all_bits(device: str) -> tuple[Any, ...]:
     )
 
 
+def _invert(state: Any, a: Any) -> Any:
+    return state.sum(), (1 / a, a.sqrt()), state
+
+
+def _all_mantissas(device: str) -> tuple[Any, ...]:
+    # All numbers from 1 to 4, which are all that a root has to do with, and those around where inverses are subnormal.
+    bits = [torch.arange(0x3F800000, 0x40800000, device=device), torch.arange(0x7E7FFFF0, 0x7E800010, device=device)]
+    return torch.ones(3, device=device), torch.cat(bits).to(torch.int32).view(torch.float32)
+
+
 def _products(state: Any, a: Any, b: Any, a_across: Any, b_across: Any) -> Any:
     # Each operand with k along its rows, and across them.
     products = (a @ b_across, a @ b.T, a_across.T @ b_across, a_across.T @ b.T)
@@ -93,6 +103,7 @@ STEPS = {
         for fp32 in ("ieee", "tf32x3")
     },
     "quotients": SpecialStep(_divide, _all_bits),
+    "inverses": SpecialStep(_invert, _all_mantissas),
     "large_arena": SpecialStep(_hidden_layer, _large_arena),
     "large_argument": SpecialStep(_scaled, _large_argument),
 }

@@ -26,9 +26,10 @@ def compiled(name: str) -> Path:
     return path
 
 
-def test_quotients_and_roots_are_rounded_correctly() -> None:
-    step, args = STEPS["quotients"].step, STEPS["quotients"].make_args("cuda")
-    for us, them in zip(tensors_of(load(compiled("quotients"), device=0)(*args)), tensors_of(step(*args)), strict=True):
+@pytest.mark.parametrize("name", ["quotients", "inverses"])
+def test_quotients_and_roots_are_rounded_correctly(name: str) -> None:
+    step, args = STEPS[name].step, STEPS[name].make_args("cuda")
+    for us, them in zip(tensors_of(load(compiled(name), device=0)(*args)), tensors_of(step(*args)), strict=True):
         differs = (us.view(torch.int32) != them.view(torch.int32)) & ~(us.isnan() & them.isnan())
         assert not differs.any(), (us[differs][:5], them[differs][:5])
 

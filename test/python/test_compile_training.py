@@ -310,6 +310,34 @@ def test_paths_of_another_type_are_named(mlp_step: trainkernel.CompiledTrainingS
         assert f"path is {path!r}" in str(error_of(TypeError, lambda w=wrong: mlp_step.save(w)))  # type: ignore[misc]
 
 
+def test_bytes_of_a_file_are_no_path() -> None:
+    wrong: Any = b"\x7fELF" * 1000
+    assert "path is 4000 bytes, expected the path" in str(error_of(TypeError, lambda: trainkernel.load(wrong)))
+
+
+def test_an_lstm_trains_as_in_eager_pytorch() -> None:
+    """On a CPU, PyTorch has an operation for it that differs from what it is elsewhere."""
+    torch.manual_seed(0)
+    lstm = torch.nn.LSTM(7, 9, num_layers=2)
+    weights = {name: p.detach().clone() for name, p in lstm.named_parameters()}
+    x, t = torch.randn(6, 3, 7), torch.randn(3, 9)
+
+    def step(w: Any, x: Any, t: Any) -> Any:
+        def loss(w: Any) -> Any:
+            out, _ = torch.func.functional_call(lstm, w, (x,))
+            return ((out[-1] - t) ** 2).mean()
+
+        gradients, value = torch.func.grad_and_value(loss)(w)
+        return value, {name: p - 0.1 * gradients[name] for name, p in w.items()}
+
+    compiled = trainkernel.compile_training(step, (weights, x, t), target="cpu")
+    ours = eager = weights
+    for _ in range(5):
+        our_loss, ours = compiled(ours, x, t)
+        loss, eager = step(eager, x, t)
+        torch.testing.assert_close(our_loss, loss, rtol=1e-5, atol=1e-7)
+
+
 def test_verbose_writes_stages_and_a_report_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     trainkernel.compile_training(mlp(torch.float32), mlp_args(4, 8, 8), name="train", verbose=True, arch="x86-64-v2")
     out, err = capsys.readouterr()

@@ -106,6 +106,7 @@ def trace_step(step: Callable[..., Any], arguments: Arguments) -> TracedStep:
         _errors_unlogged(),
         _without_optimizers(),
         _isolated(),
+        _without_onednn(),
         warnings.catch_warnings(record=True) as caught,
     ):
         warnings.simplefilter("always")
@@ -134,6 +135,18 @@ def _fakes(mode: FakeTensorMode, types: Sequence[TensorType]) -> list[torch.Tens
     # Fake tensors on the CPU work on every machine, wherever the examples live.
     with mode:
         return [torch.empty(kind.shape, dtype=getattr(torch, kind.dtype), device="cpu") for kind in types]
+
+
+@contextlib.contextmanager
+def _without_onednn() -> Iterator[None]:
+    # There an LSTM is an operation of its own; elsewhere it is products and gates. PyTorch's own context manager sets
+    # precisions as well, and warns.
+    enabled = torch._C._get_mkldnn_enabled()  # type: ignore[attr-defined]
+    torch._C._set_mkldnn_enabled(False)  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(enabled)  # type: ignore[attr-defined]
 
 
 @contextlib.contextmanager

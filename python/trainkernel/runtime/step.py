@@ -280,9 +280,11 @@ def load(path: str | os.PathLike[str], *, device: Any = None) -> LoadedStep:
     """
     from trainkernel.runtime import artifact as files
 
-    if not isinstance(path, (str, bytes, os.PathLike)):
-        raise TypeError(f"load: path is {path!r}, expected the path of a .cubin or .so file")
-    return load_artifact(files.read(os.fsdecode(path)), device=device)
+    if not isinstance(path, (str, os.PathLike)):
+        # Not what bytes are: they may be those of the file.
+        what = f"{len(path)} bytes" if isinstance(path, bytes) else repr(path)
+        raise TypeError(f"load: path is {what}, expected the path of a .cubin or .so file")
+    return load_artifact(files.read(os.fspath(path)), device=device)
 
 
 def load_artifact(artifact: Artifact, *, device: Any = None, types: NamedTupleTypes | None = None) -> LoadedStep:

@@ -141,12 +141,12 @@ def _fakes(mode: FakeTensorMode, types: Sequence[TensorType]) -> list[torch.Tens
 def _without_onednn() -> Iterator[None]:
     # There an LSTM is an operation of its own; elsewhere it is products and gates. PyTorch's own context manager sets
     # precisions as well, and warns.
-    enabled = torch._C._get_mkldnn_enabled()  # type: ignore[attr-defined]
-    torch._C._set_mkldnn_enabled(False)  # type: ignore[attr-defined]
+    enabled = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
     try:
         yield
     finally:
-        torch._C._set_mkldnn_enabled(enabled)  # type: ignore[attr-defined]
+        torch._C._set_mkldnn_enabled(enabled)
 
 
 @contextlib.contextmanager

@@ -152,3 +152,21 @@ def test_a_path_that_is_not_there_is_refused_with_those_that_are(roles: StepRole
     error = refused(step, ({"w": torch.ones(3), "b": torch.ones(3)}, torch.ones(3)), roles=roles)
     assert error.message.startswith(subject)
     assert error.hint and error.hint.startswith(paths)
+
+
+def test_a_counter_that_is_a_number_becomes_a_tensor() -> None:
+    def step(state: Any, x: Any) -> Any:
+        return (state["w"] * x).sum(), {"w": state["w"] * 0.9, "t": state["t"] + 1}
+
+    with pytest.raises(CaptureError, match="a constant that differs from 0") as caught:
+        capture(step, ({"w": torch.ones(3), "t": 0}, torch.ones(3)))
+    assert "torch.tensor(0)" in str(caught.value)
+
+
+def test_a_step_that_raises_by_itself_is_to_be_called_first() -> None:
+    def step(state: Any, x: Any) -> Any:
+        return (x @ state).sum(), state
+
+    with pytest.raises(CaptureError, match="the step raised RuntimeError") as caught:
+        capture(step, (torch.ones(3, 4), torch.ones(5, 6)))
+    assert "call it once with real tensors" in str(caught.value)

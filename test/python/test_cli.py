@@ -210,6 +210,13 @@ def test_a_source_in_another_encoding_is_refused_at_its_line(run: Run, folder: P
     assert status == 1 and "the byte 0xe9, which is no utf-8" in err and "train.py:2" in err
 
 
+def test_a_compiled_file_is_no_script(run: Run, folder: Path) -> None:
+    (folder / "step.so").write_bytes(b"\x7fELF\x02\x01\x00" * 9)
+    status, _, err = run("step.so", "--report")
+    assert status == 1 and "is a compiled file, expected a Python file" in err
+    assert "trainkernel.load(path).report()" in err
+
+
 def test_a_folder_in_the_place_of_a_dump_is_refused(run: Run, folder: Path) -> None:
     (folder / "ir" / "03-fuse.mlir").mkdir(parents=True)
     assert "the dump of fuse, " in run("train.py", "--dump-dir", "ir")[2]

@@ -36,7 +36,10 @@ def explained(error: BaseException) -> CaptureError:
     if location is None:
         return CaptureError(f"PyTorch could not trace the step: {what}", expected="a static functional step")
     return CaptureError(
-        f"the step raised {what}", expected="a step that runs on tensors without values", location=location
+        f"the step raised {what}",
+        expected="a step that runs on tensors without values",
+        hint="call it once with real tensors; if it raises there too, mend that first",
+        location=location,
     )
 
 

@@ -157,10 +157,14 @@ def paired(out: Subtree, arg: Subtree, what: str) -> Iterator[tuple[Subtree, Sub
     difference = _difference(out.spec, arg.spec)
     if difference is not None:
         noun = "next value" if what == "update" else "gradient"
+        hint = f"return the {noun} of every leaf of {arg.path}, in the same structure"
+        if arg.spec.kind == "static" and isinstance(arg.spec.value, (int, float)):
+            # A counter, most likely.
+            hint = f"numbers are fixed at compile time; make it a tensor, e.g. torch.tensor({arg.spec.value!r})"
         raise CaptureError(
             f"output {out.path} is {shown(out.spec)} and {difference}",
             expected=f"the structure of its argument {arg.path}: {shown(arg.spec)}",
-            hint=f"return the {noun} of every leaf of {arg.path}, in the same structure",
+            hint=hint,
         )
     if arg.spec.kind == "leaf":
         yield out, arg

@@ -86,6 +86,12 @@ def load_script(path: str) -> ModuleType:
 def _check_encoding(path: str, file: Path) -> None:
     """Refuse what ``python FILE`` refuses too: an import lets comments be any bytes."""
     data = file.read_bytes()
+    if data.startswith(b"\x7fELF"):
+        raise CaptureError(
+            f"{path} is a compiled file",
+            expected="a Python file that defines the step",
+            hint="trainkernel.load(path).report() says what it holds",
+        )
     try:
         decode_source(data)
     except UnicodeDecodeError as error:

@@ -350,7 +350,7 @@ def test_a_report_that_cannot_be_written_leaves_the_old_output(run: Run, folder:
 
 
 @needs_tools
-@pytest.mark.parametrize("name", ["trainkernel_manifest", "trainkernel_digest", "_", "s" * 300, "\u00e9"])
+@pytest.mark.parametrize("name", ["trainkernel_manifest", "trainkernel_digest", "__nv_fmaf", "_", "s" * 300, "\u00e9"])
 def test_a_step_may_have_any_name(run: Run, folder: Path, name: str) -> None:
     pytest.importorskip("torch_mlir")
     (folder / "train.py").write_text(STEP.replace("def step", f"def {name}"))

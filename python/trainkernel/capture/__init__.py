@@ -39,8 +39,8 @@ __all__ = ["CapturedStep", "RolesError", "StepRoles", "capture", "is_step_name"]
 
 # A symbol in PTX, ELF and the manifest alike; "_" alone is none in PTX.
 _STEP_NAME = re.compile(r"(?!_$)[A-Za-z_]\w{0,254}", re.ASCII)
-# Symbols of the compiled file.
-_RESERVED = "trainkernel_"
+# Symbols of the compiled file, and of NVIDIA's device library.
+_RESERVED = ("trainkernel_", "__nv")
 
 # Tracing hooks into PyTorch's tracer, which is one for the process.
 _LOCK = threading.RLock()
@@ -87,7 +87,7 @@ def capture(
             (real, meta or fake, on any device) or numpy arrays, of which only shape and dtype count. Python numbers,
             bools and strings in them are compile-time constants.
         name: the symbol of the kernel, an ASCII identifier of at most 255 characters other than "_" that does not
-            begin with "trainkernel_".
+            begin with "trainkernel_" or "__nv".
         roles: where the step's arguments and outputs are paired otherwise than above.
         compilable: refuse what linalg can say and a kernel cannot hold, such as convolutions.
 
@@ -96,7 +96,8 @@ def capture(
         CompileError: PyTorch or torch-mlir is not installed.
     """
     if not is_step_name(name):
-        expected = f'an ASCII identifier of at most 255 characters, not "_", that does not begin with {_RESERVED}'
+        reserved = " or ".join(_RESERVED)
+        expected = f'an ASCII identifier of at most 255 characters, not "_", that does not begin with {reserved}'
         raise CaptureError(f"the name of the step is {name[:300]!r}", expected=expected)
     check_packages()
     with _LOCK, collected_rarely():

@@ -12,17 +12,34 @@ trainkernel::Parts mlir::megakernel::partsOf(BufferOp buffer) {
   return {static_cast<int64_t>(*buffer.getPart()), buffer.getNumParts(), static_cast<int64_t>(buffer.getFirstCta())};
 }
 
-SmallVector<PhaseInMemory> mlir::megakernel::phasesInMemory(KernelOp kernel) {
-  SmallVector<OnChipBuffer> buffers = onChipBuffersOf(kernel);
-  SmallVector<int64_t> kept = keptBytesOf(kernel);
-  SmallVector<PhaseInMemory> phases;
+void mlir::megakernel::placeOnChip(BufferOp buffer, int64_t at, const trainkernel::Parts &parts) {
+  buffer.setSharedAt(at);
+  buffer.setPart(parts.elements);
+  buffer.setFirstCta(parts.firstCta);
+}
+
+BufferOp mlir::megakernel::onChipBufferOf(Value value) {
+  auto buffer = rootOfBuffer(value).getDefiningOp<BufferOp>();
+  return buffer && buffer.isOnChip() ? buffer : BufferOp();
+}
+
+SmallVector<std::pair<PhaseOp, unsigned>> mlir::megakernel::phasesWithEpochs(KernelOp kernel) {
+  SmallVector<std::pair<PhaseOp, unsigned>> phases;
   unsigned epoch = 0;
   for (Operation &op : kernel.getBody().front()) {
     epoch += isa<BarrierOp>(op);
-    auto phase = dyn_cast<PhaseOp>(op);
-    if (!phase)
-      continue;
-    int64_t keptBytes = kept[phases.size()], reserved = keptBytes;
+    if (auto phase = dyn_cast<PhaseOp>(op))
+      phases.emplace_back(phase, epoch);
+  }
+  return phases;
+}
+
+SmallVector<PhaseInMemory> mlir::megakernel::phasesInMemory(KernelOp kernel) {
+  SmallVector<OnChipBuffer> buffers = onChipBuffersOf(kernel);
+  SmallVector<PhaseInMemory> phases;
+  for (auto [place, keptBytes] : llvm::zip_equal(phasesWithEpochs(kernel), keptBytesOf(kernel))) {
+    auto [phase, epoch] = place;
+    int64_t reserved = keptBytes;
     for (const OnChipBuffer &buffer : buffers)
       if (buffer.isLiveIn(epoch))
         reserved = std::max(reserved, buffer.end);
@@ -34,16 +51,11 @@ SmallVector<PhaseInMemory> mlir::megakernel::phasesInMemory(KernelOp kernel) {
 SmallVector<OnChipBuffer> mlir::megakernel::onChipBuffersOf(KernelOp kernel) {
   SmallVector<OnChipBuffer> found;
   DenseMap<Value, size_t> known;
-  unsigned epoch = 0;
-  for (Operation &op : kernel.getBody().front()) {
-    epoch += isa<BarrierOp>(op);
-    auto phase = dyn_cast<PhaseOp>(op);
-    if (!phase)
-      continue;
+  for (auto [phase, epoch] : phasesWithEpochs(kernel))
     for (auto tile : phase.getBody().front().getOps<TileOp>())
       for (Value operand : tile->getOperands()) {
-        auto buffer = rootOfBuffer(operand).getDefiningOp<BufferOp>();
-        if (!buffer || !buffer.isOnChip())
+        BufferOp buffer = onChipBufferOf(operand);
+        if (!buffer)
           continue;
         auto [entry, isNew] = known.try_emplace(buffer, found.size());
         if (isNew) {
@@ -52,7 +64,6 @@ SmallVector<OnChipBuffer> mlir::megakernel::onChipBuffersOf(KernelOp kernel) {
         }
         found[entry->second].lastEpoch = epoch;
       }
-  }
   return found;
 }
 
@@ -61,7 +72,5 @@ bool mlir::megakernel::isCopyOntoChip(TileOp tile) {
   if (tile.getInputs().size() != 1 || tile.getOutputs().size() != 1 ||
       body.getTerminator()->getOperand(0) != body.getArgument(0))
     return false;
-  auto source = rootOfBuffer(tile.getInputs().front()).getDefiningOp<BufferOp>();
-  auto target = tile.getOutputs().front().getDefiningOp<BufferOp>();
-  return target && target.isOnChip() && !(source && source.isOnChip());
+  return onChipBufferOf(tile.getOutputs().front()) && !onChipBufferOf(tile.getInputs().front());
 }

@@ -20,6 +20,9 @@ struct OnChipBuffer {
 
 SmallVector<OnChipBuffer> onChipBuffersOf(KernelOp kernel);
 
+/// The phases of a kernel in order, each with the epoch that it stands in.
+SmallVector<std::pair<PhaseOp, unsigned>> phasesWithEpochs(KernelOp kernel);
+
 /// A phase, how many barriers stand before it, and what its tile ops must leave alone of shared memory: bytes from the
 /// start that hold kept operands, and those and buffers.
 struct PhaseInMemory {
@@ -31,8 +34,14 @@ struct PhaseInMemory {
 /// In order.
 SmallVector<PhaseInMemory> phasesInMemory(KernelOp kernel);
 
+/// The buffer on chip that a value is, or is a reshape of; null where it is none.
+BufferOp onChipBufferOf(Value value);
+
 /// The parts of a buffer on chip.
 trainkernel::Parts partsOf(BufferOp buffer);
+
+/// Puts a buffer on chip, in parts from byte `at` of shared memory on.
+void placeOnChip(BufferOp buffer, int64_t at, const trainkernel::Parts &parts);
 
 /// True where a tile op does no more than copy parts of a buffer or argument into a buffer on chip.
 bool isCopyOntoChip(TileOp tile);

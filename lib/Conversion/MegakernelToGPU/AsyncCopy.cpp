@@ -53,10 +53,3 @@ LogicalResult mlir::megakernel::emitCopyOntoChip(const CtaContext &context, cons
     });
   });
 }
-
-void mlir::megakernel::emitCopiesWait(const CtaContext &context, Location loc) {
-  LLVM::InlineAsmOp::create(context.builder, loc, TypeRange(), ValueRange(), "cp.async.wait_all;", "~{memory}",
-                            /*has_side_effects=*/true, /*is_align_stack=*/false, LLVM::tailcallkind::TailCallKind::None,
-                            LLVM::AsmDialectAttr::get(context.builder.getContext(), LLVM::AsmDialect::AD_ATT),
-                            /*operand_attrs=*/ArrayAttr());
-}

@@ -58,6 +58,10 @@ void mlir::megakernel::emitEarlierLaunchesWait(const CtaContext &context, Locati
   emitAsm(context.builder, loc, {}, {}, "griddepcontrol.launch_dependents;", "~{memory}");
 }
 
+void mlir::megakernel::emitCopiesWait(const CtaContext &context, Location loc) {
+  emitAsm(context.builder, loc, {}, {}, "cp.async.wait_all;", "~{memory}");
+}
+
 // What the first thread's counter showed when the CTA arrived.
 static Value emitGridArrival(const CtaContext &context, Location loc) {
   OpBuilder &builder = context.builder;

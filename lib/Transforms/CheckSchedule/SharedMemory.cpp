@@ -119,18 +119,15 @@ public:
 private:
   LogicalResult checkParts(TileOp tile) {
     auto check = [&](Value operand, std::shared_ptr<const Footprint> footprint) -> LogicalResult {
-      auto buffer = rootOfBuffer(operand).getDefiningOp<BufferOp>();
-      if (!buffer || !buffer.isOnChip() || staysInParts(*footprint, partsOf(buffer), kernel.getGrid()))
+      BufferOp buffer = onChipBufferOf(operand);
+      if (!buffer || staysInParts(*footprint, partsOf(buffer), kernel.getGrid()))
         return success();
       InFlightDiagnostic diag = errorAt(tile) << "a tile touches " << nameOf(kernel, buffer)
                                               << " beyond the part of its own CTA, expected a buffer in the arena";
       diag.attachNote(buffer.getLoc()) << "the buffer is made here";
       return diag;
     };
-    if (llvm::none_of(tile->getOperands(), [](Value operand) {
-          auto buffer = rootOfBuffer(operand).getDefiningOp<BufferOp>();
-          return buffer && buffer.isOnChip();
-        }))
+    if (llvm::none_of(tile->getOperands(), onChipBufferOf))
       return success();
     TileFootprints footprints = footprintsOf(tile);
     for (auto [input, footprint] : llvm::zip(tile.getInputs(), footprints.inputs))

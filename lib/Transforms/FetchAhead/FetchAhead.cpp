@@ -147,9 +147,8 @@ private:
 
   void start(TileOp tile, unsigned index, const Place &place, unsigned epoch) {
     Value value = tile.getInputs()[index];
-    auto buffer = rootOfBuffer(value).getDefiningOp<BufferOp>();
     auto type = cast<MemRefType>(value.getType());
-    if (rootOfBuffer(value) != value || (buffer && buffer.isOnChip()) || type.getRank() == 0)
+    if (rootOfBuffer(value) != value || onChipBufferOf(value) || type.getRank() == 0)
       return;
     std::optional<Parts> parts = partsByRow(*footprintOf(tile, index), kernel.getGrid());
     int64_t bytes = parts ? bytesOfBuffer(type) / parts->count : 0;
@@ -173,9 +172,7 @@ private:
     OpBuilder builder(&kernel.getBody().front(), kernel.getBody().front().begin());
     Location loc = TileOp(fetch.inputs.front().first).getLoc();
     auto buffer = BufferOp::create(builder, loc, fetch.value.getType());
-    buffer.setSharedAt(fetch.range.begin);
-    buffer.setPart(fetch.parts.elements);
-    buffer.setFirstCta(fetch.parts.firstCta);
+    placeOnChip(buffer, fetch.range.begin, fetch.parts);
     // First in its phase, so that it is under way while the others work.
     builder.setInsertionPointToStart(&PhaseOp(fetch.phase).getBody().front());
     auto copy = TileOp::create(builder, loc, fetch.value, buffer.getResult(), fetch.sizes);

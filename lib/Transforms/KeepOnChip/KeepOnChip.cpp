@@ -60,13 +60,8 @@ struct KeepOnChipPass : public megakernel::impl::TkKeepOnChipBase<KeepOnChipPass
 
 private:
   void collect() {
-    unsigned epoch = 0;
-    for (Operation &op : kernel.getBody().front()) {
-      epoch += isa<BarrierOp>(op);
+    for (auto [phase, epoch] : phasesWithEpochs(kernel)) {
       numEpochs = epoch + 1;
-      auto phase = dyn_cast<PhaseOp>(op);
-      if (!phase)
-        continue;
       for (auto tile : phase.getBody().front().getOps<TileOp>())
         addReads(tile, epoch);
       for (auto tile : phase.getBody().front().getOps<TileOp>())
@@ -111,8 +106,7 @@ private:
     for (auto [index, output] : llvm::enumerate(tile.getOutputs())) {
       if (auto known = found.find(rootOfBuffer(output)); known != found.end())
         known->second.isWrittenTwice = true;
-      auto buffer = output.getDefiningOp<BufferOp>();
-      if (buffer && buffer.isOnChip())
+      if (onChipBufferOf(output))
         continue;
       int64_t bytes = parts ? bytesOfBuffer(cast<MemRefType>(output.getType())) / parts->count : 0;
       if (parts && bytes % 16 == 0 && rootOfBuffer(output) == output)
@@ -130,9 +124,7 @@ private:
     auto buffer = output.getDefiningOp<BufferOp>();
     if (!buffer || llvm::range_size(output.getUses()) > reads.size() + 1)
       buffer = addOutput(writer, candidate.output);
-    buffer.setSharedAt(range.begin);
-    buffer.setPart(candidate.parts.elements);
-    buffer.setFirstCta(candidate.parts.firstCta);
+    placeOnChip(buffer, range.begin, candidate.parts);
     for (Candidate::Read &read : reads)
       read.tile.getInputsMutable().slice(read.input, 1).assign(buffer.getResult());
   }

@@ -6,6 +6,7 @@
 #include "lib/Conversion/CPUEntry/CPUEntry.h"
 #include "lib/Conversion/MegakernelToCPU/MegakernelToCPU.h"
 #include "lib/Conversion/MegakernelToGPU/MegakernelToGPU.h"
+#include "lib/Conversion/NVVMToEmulator/NVVMToEmulator.h"
 #include "lib/Pipelines/Pipelines.h"
 #include "lib/Pipelines/Upstream.h"
 #include "lib/Transforms/CheckSchedule/CheckSchedule.h"
@@ -62,5 +63,6 @@ void mlir::megakernel::registerOwnPasses() {
   registerCPUEntryPasses();
   registerMegakernelToCPUPasses();
   registerMegakernelToGPUPasses();
+  registerNVVMToEmulatorPasses();
   registerPipelines();
 }

@@ -1,6 +1,7 @@
 //===- Barrier.cpp - barriers by scope ------------------------------------===//
 
 #include "lib/Conversion/MegakernelToGPU/CtaContext.h"
+#include "lib/Conversion/MegakernelToGPU/InlinePTX.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -9,20 +10,6 @@
 
 using namespace mlir;
 using namespace mlir::megakernel;
-
-// The first thread of each CTA adds to one counter and waits until its sign flips. CTA 0 adds 2^31 - (n - 1) and
-// the others 1, so a full round adds 2^31 and the counter needs no reset, neither in a launch nor between launches.
-// Inline PTX because a release on llvm.atomicrmw does not survive to PTX (measured with LLVM 22).
-static constexpr llvm::StringLiteral gridArrive = "atom.add.release.gpu.global.u32 $0, [$1], $2;";
-static constexpr llvm::StringLiteral gridWait = R"({
-  .reg .pred waiting;
-  .reg .b32 now;
-GRID_WAIT_${:uid}:
-  ld.acquire.gpu.global.u32 now, [$0];
-  xor.b32 now, now, $1;
-  setp.ge.s32 waiting, now, 0;
-  @waiting bra GRID_WAIT_${:uid};
-})";
 
 // The workspace's pointer. An index would not do: it may have 32 bits in the kernel. The cast is to what buffers of one
 // dimension become when they are lowered, and folds with that.
@@ -48,21 +35,25 @@ Value mlir::megakernel::computeAgain(const CtaContext &context, Location loc, Va
   OpBuilder &builder = context.builder;
   Type i32 = builder.getI32Type();
   Value number = arith::IndexCastUIOp::create(builder, loc, i32, index);
-  number = emitAsm(builder, loc, i32, number, "mov.b32 $0, $1;", "=r,r").getResult(0);
+  number = emitAsm(builder, loc, i32, number, ptx::move, "=r,r").getResult(0);
   return arith::IndexCastUIOp::create(builder, loc, builder.getIndexType(), number);
 }
 
 void mlir::megakernel::emitEarlierLaunchesWait(const CtaContext &context, Location loc) {
   // As text, since the intrinsics do not say that memory changes meanwhile.
-  emitAsm(context.builder, loc, {}, {}, "griddepcontrol.wait;", "~{memory}");
-  emitAsm(context.builder, loc, {}, {}, "griddepcontrol.launch_dependents;", "~{memory}");
+  emitAsm(context.builder, loc, {}, {}, ptx::launchesWait, "~{memory}");
+  emitAsm(context.builder, loc, {}, {}, ptx::launchNext, "~{memory}");
 }
 
 void mlir::megakernel::emitCopiesWait(const CtaContext &context, Location loc) {
-  emitAsm(context.builder, loc, {}, {}, "cp.async.wait_all;", "~{memory}");
+  emitAsm(context.builder, loc, {}, {}, ptx::copiesWait, "~{memory}");
 }
 
-// What the first thread's counter showed when the CTA arrived.
+// The first thread of each CTA adds to one counter and waits until its sign flips. CTA 0 adds 2^31 - (n - 1) and
+// the others 1, so a full round adds 2^31 and the counter needs no reset, neither in a launch nor between launches.
+// Inline PTX because a release on llvm.atomicrmw does not survive to PTX (measured with LLVM 22).
+//
+// The result is what the first thread's counter showed when the CTA arrived.
 static Value emitGridArrival(const CtaContext &context, Location loc) {
   OpBuilder &builder = context.builder;
   IndexMath math = context.math(loc);
@@ -83,7 +74,7 @@ static Value emitGridArrival(const CtaContext &context, Location loc) {
       arith::SelectOp::create(builder, loc, isCta0, constant((int64_t(1) << 31) - (context.grid - 1)), constant(1));
   Value counter = workspacePointer(context, loc);
   scf::YieldOp::create(builder, loc,
-                       emitAsm(builder, loc, i32, {counter, amount}, gridArrive, "=r,l,r,~{memory}").getResults());
+                       emitAsm(builder, loc, i32, {counter, amount}, ptx::gridArrive, "=r,l,r,~{memory}").getResults());
   return arrival.getResult(0);
 }
 
@@ -93,7 +84,7 @@ static void emitGridWait(const CtaContext &context, Location loc, Value arrival)
       arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, context.thread, context.math(loc).constant(0));
   (void)context.when(loc, isFirst, [&] {
     Value counter = workspacePointer(context, loc);
-    emitAsm(builder, loc, TypeRange(), {counter, arrival}, gridWait, "l,r,~{memory}");
+    emitAsm(builder, loc, TypeRange(), {counter, arrival}, ptx::gridWait, "l,r,~{memory}");
     return success();
   });
   context.barrier(loc);

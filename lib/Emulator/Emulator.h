@@ -32,7 +32,8 @@ struct LaunchSpec {
   const char *sites;
   const uint64_t *addresses, *sizes;
   const char *const *names;
-  uint64_t seed;
+  /// Of the order of things, and of the errors of approximations, which are the same in each launch of a step.
+  uint64_t seed, errorSeed;
   uint32_t numBuffers, granule, grid, cluster, threads, sharedBytes, overlapsLaunches;
 };
 

@@ -21,7 +21,7 @@ static float eitherNeighbour(double exact, float operand) {
   float other = std::nextafter(nearest, exact > nearest ? INFINITY : -INFINITY);
   uint32_t bits;
   std::memcpy(&bits, &operand, sizeof bits);
-  std::minstd_rand chance(bits * 2654435761u + static_cast<uint32_t>(launch->spec.seed));
+  std::minstd_rand chance(bits * 2654435761u + static_cast<uint32_t>(launch->spec.errorSeed));
   chance.discard(2);
   return chance() & 64 ? nearest : other;
 }
@@ -37,6 +37,15 @@ TK_EMU_EXPORT float tk_emu_rsqrt_approx_ftz(float x) {
 }
 
 TK_EMU_EXPORT float tk_emu_rsqrt(float x) { return eitherNeighbour(1.0 / std::sqrt(static_cast<double>(x)), x); }
+
+// What code generators call where the host has no bfloat16. A bfloat16 is returned in the low bits of where a float is.
+TK_EMU_EXPORT float __truncsfbf2(float x) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  bits = x != x ? 0x7FFF : (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
+  std::memcpy(&x, &bits, sizeof bits);
+  return x;
+}
 
 TK_EMU_EXPORT uint64_t tk_emu_time() { return ++launch->ticks; }
 

@@ -1,7 +1,7 @@
 """GPU steps on the CPU, thread by thread: the code just before PTX, run by lib/Emulator. See docs/building.md.
 
-``load_emulated(captured)`` gives what ``trainkernel.load`` gives for a cubin, for tensors on the CPU: calls, donation and
-launches of several steps are those of a GPU. A launch that does what a GPU forbids, or leaves to chance, raises
+``load_emulated(captured)`` gives what ``trainkernel.load`` gives for a cubin, for tensors on the CPU: calls, donation
+and launches of several steps are those of a GPU. A launch that does what a GPU forbids, or leaves to chance, raises
 :class:`EmulatorError`.
 """
 
@@ -65,6 +65,7 @@ class _LaunchSpec(ctypes.Structure):
         ("sizes", ctypes.c_void_p),
         ("names", ctypes.c_void_p),
         ("seed", ctypes.c_uint64),
+        ("error_seed", ctypes.c_uint64),
         ("num_buffers", ctypes.c_uint32),
         ("granule", ctypes.c_uint32),
         ("grid", ctypes.c_uint32),
@@ -108,8 +109,9 @@ class EmulatedCode:
         with tempfile.TemporaryDirectory(prefix="trainkernel-") as folder:
             source, library = Path(folder, "step.o"), Path(folder, "step.so")
             source.write_bytes(code)
-            flags = ["-shared", "-Wl,--no-undefined", f"-Wl,-rpath,{_LIBRARY.parent}", "-o", library]
-            subprocess.run([*find_linker(), *flags, source, _LIBRARY, "-lm"], check=True)
+            flags = ["-shared", "-Wl,--no-undefined", f"-Wl,-rpath,{_LIBRARY.parent}"]
+            files = [os.fspath(file) for file in (library, source, _LIBRARY)]
+            subprocess.run([*find_linker(), *flags, "-o", *files, "-lm"], check=True)
             self.data = library.read_bytes()
             self.library = ctypes.CDLL(os.fspath(library))
 
@@ -130,6 +132,7 @@ class EmulatedCode:
         shared_bytes: int = 0,
         overlaps_launches: bool = False,
         seed: int = 0,
+        error_seed: int = 0,
     ) -> None:
         """Run a kernel.
 
@@ -139,7 +142,8 @@ class EmulatedCode:
             buffers: of each the name, the address and the size in bytes. Nothing else may be accessed.
             grid, threads, cluster, shared_bytes: as a launch has them.
             overlaps_launches: whether the kernel itself waits for launches before it.
-            seed: of everything that is left to chance.
+            seed: of the order of things.
+            error_seed: of the errors of approximations.
 
         Raises:
             EmulatorError: it did what it must not.
@@ -157,6 +161,7 @@ class EmulatedCode:
             sizes=ctypes.addressof(sizes),
             names=ctypes.addressof(names),
             seed=seed,
+            error_seed=error_seed,
             num_buffers=len(buffers),
             granule=ctypes.c_uint32.in_dll(self.library, "trainkernel_emulator_granule").value,
             grid=grid,
@@ -181,7 +186,7 @@ class EmulatorBackend:
     alignment = 16
 
     def __init__(self, code: EmulatedCode, manifest: Manifest, seed: int) -> None:
-        self._code, self._manifest, self.seed = code, manifest, seed
+        self._code, self._manifest, self.seed, self._error_seed = code, manifest, seed, seed
         kernel = manifest.kernel
         self._memory = np.zeros(kernel.workspace_bytes + kernel.workspace_align, np.uint8)
         start = -self._memory.ctypes.data % kernel.workspace_align
@@ -227,6 +232,7 @@ class EmulatorBackend:
             shared_bytes=kernel.shared_bytes,
             overlaps_launches=kernel.overlaps_launches,
             seed=self.seed,
+            error_seed=self._error_seed,
         )
 
     def attach(self, native: Any) -> None:

@@ -220,7 +220,8 @@ extern "C" void tk_emu_switch(void **save, void *target);
 void *prepareStack(char *low, uint64_t bytes, void (*start)());
 /// Memory for stacks, kept from launch to launch.
 char *stackMemory(uint64_t count);
-inline constexpr uint64_t stackBytes = 64 << 10;
+/// Code that is not optimised keeps all its values there.
+inline constexpr uint64_t stackBytes = 256 << 10;
 /// Whether a stack has grown beyond its memory.
 bool hasOverflowed(const char *low);
 

@@ -24,6 +24,9 @@ static llvm::cl::opt<std::string> cpuName("tk-cpu", llvm::cl::desc("CPU to gener
                                           llvm::cl::init("x86-64-v3"));
 static llvm::cl::opt<std::string> cpuFeatures("tk-cpu-features", llvm::cl::desc("CPU features, as +a,+b"));
 
+static llvm::cl::opt<unsigned> optLevel("tk-opt-level", llvm::cl::desc("how much to optimise, 0 to 3 (default: 3)"),
+                                        llvm::cl::init(3));
+
 // The code generator would warn of what it does not know and take the oldest CPU there is.
 static LogicalResult checkCpu(Operation *op, const llvm::Target &target, const llvm::Triple &triple) {
   std::unique_ptr<llvm::MCSubtargetInfo> known(target.createMCSubtargetInfo(triple, "", ""));
@@ -53,8 +56,12 @@ static std::unique_ptr<llvm::TargetMachine> createMachine(Operation *op) {
   }
   if (failed(checkCpu(op, *target, triple)))
     return nullptr;
+  if (optLevel > 3) {
+    op->emitError() << "'--tk-opt-level' is " << optLevel << ", expected 0 to 3";
+    return nullptr;
+  }
   std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
-      triple, cpuName, cpuFeatures, {}, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+      triple, cpuName, cpuFeatures, {}, llvm::Reloc::PIC_, std::nullopt, *llvm::CodeGenOpt::getLevel(optLevel)));
   return machine;
 }
 
@@ -78,7 +85,7 @@ static LogicalResult translateToObject(Operation *op, raw_ostream &output) {
     // Tiles are laid out for whole vectors; narrower ones would leave half of each unused.
     function.addFnAttr("prefer-vector-width", "512");
   }
-  if (llvm::Error error = makeOptimizingTransformer(3, 0, machine.get())(module.get()))
+  if (llvm::Error error = makeOptimizingTransformer(optLevel, 0, machine.get())(module.get()))
     return op->emitError() << "optimisation failed: " << llvm::toString(std::move(error));
   llvm::SmallVector<char, 0> object;
   llvm::raw_svector_ostream stream(object);

@@ -12,7 +12,6 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -100,17 +99,20 @@ class EmulatedCode:
     """A kernel as a shared object.
 
     Args:
-        lowered: the module that ``tk-lower-to-cuda`` leaves.
+        source: the module that ``tk-lower-to-cuda`` leaves, or one before it.
+        pipeline: what makes the former of the latter, with a comma behind it.
     """
 
-    def __init__(self, lowered: bytes) -> None:
-        host = run_tk_opt(["--convert-nvvm-to-emulator", "--mlir-print-debuginfo"], lowered)
-        code = run_tk_opt(["--tool=tk-translate", "--tk-to-object"], host)
+    def __init__(self, source: bytes, pipeline: str = "") -> None:
+        passes = f"--pass-pipeline=builtin.module({pipeline}convert-nvvm-to-emulator)"
+        host = run_tk_opt([passes, "--mlir-print-debuginfo"], source)
+        # Most of the time of a launch goes into checks; optimising takes longer than it spares.
+        code = run_tk_opt(["--tool=tk-translate", "--tk-to-object", "--tk-opt-level=0"], host)
         with tempfile.TemporaryDirectory(prefix="trainkernel-") as folder:
-            source, library = Path(folder, "step.o"), Path(folder, "step.so")
-            source.write_bytes(code)
+            made, library = Path(folder, "step.o"), Path(folder, "step.so")
+            made.write_bytes(code)
             flags = ["-shared", "-Wl,--no-undefined", f"-Wl,-rpath,{_LIBRARY.parent}"]
-            files = [os.fspath(file) for file in (library, source, _LIBRARY)]
+            files = [os.fspath(file) for file in (library, made, _LIBRARY)]
             subprocess.run([*find_linker(), *flags, "-o", *files, "-lm"], check=True)
             self.data = library.read_bytes()
             self.library = ctypes.CDLL(os.fspath(library))
@@ -259,11 +261,17 @@ def lowered_step(captured: CapturedStep, arch: str = "sm_90a", **options: Any) -
     return made.outputs["lower"]
 
 
+@lru_cache(maxsize=8)
+def code_of(source: bytes, pipeline: str = "") -> EmulatedCode:
+    """:class:`EmulatedCode`, made once."""
+    return EmulatedCode(source, pipeline)
+
+
 def load_lowered(lowered: bytes, seed: int = 0) -> LoadedStep:
     """A step from the module that ``tk-lower-to-cuda`` leaves."""
-    code = EmulatedCode(lowered)
+    code = code_of(lowered)
     manifest = code.manifest()
-    artifact = Artifact("<emulated>", code.data, replace(manifest), b"")
+    artifact = Artifact("<emulated>", code.data, manifest, b"")
     return LoadedStep(artifact, EmulatorBackend(code, manifest, seed))
 
 

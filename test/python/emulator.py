@@ -11,7 +11,7 @@ import ctypes
 import os
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -175,6 +175,13 @@ class EmulatedCode:
         message = ctypes.create_string_buffer(_MESSAGE_BYTES)
         if _launch_function()(spec, message, _MESSAGE_BYTES):
             raise EmulatorError(message.value.decode(errors="replace"))
+
+    def run(self, symbol: str, tensors: Mapping[str, np.ndarray[Any, Any]], **options: Any) -> None:
+        """Run a kernel without a manifest on arrays, which are its arguments in their order, and a small workspace."""
+        memory = {**tensors, "the workspace": np.zeros(_BARRIER_STATE, np.uint8)}
+        assert all(array.flags.c_contiguous for array in memory.values())
+        buffers = [(name, array.ctypes.data, array.nbytes) for name, array in memory.items()]
+        self.launch(symbol, [ctypes.c_uint64(address) for _, address, _ in buffers], buffers, **options)
 
 
 class EmulatorBackend:

@@ -31,8 +31,10 @@ static FailureOr<int64_t> check(Access op, Type type, StringRef function, String
     return op.emitError("is atomic, which the emulator does not know");
   if (isPrivate(op.getAddr()))
     return 0;
-  DataLayout layout = DataLayout::closest(op);
-  uint64_t bytes = layout.getTypeSize(type);
+  // A vector's own elements: its size in the data layout is rounded up.
+  auto vector = dyn_cast<VectorType>(type);
+  uint64_t elementBytes = DataLayout::closest(op).getTypeSize(getElementTypeOrSelf(type));
+  uint64_t bytes = elementBytes * (vector ? vector.getNumElements() : 1);
   uint64_t alignment = std::min(op.getAlignment().value_or(llvm::PowerOf2Ceil(bytes)), widestAccess);
   // The host would want more for vectors that are wider.
   op.setAlignment(alignment);
@@ -40,7 +42,7 @@ static FailureOr<int64_t> check(Access op, Type type, StringRef function, String
   calls.call(op, function, Type(), {op.getAddr(), calls.constant(op, bytes), calls.constant(op, alignment), site});
   if (isa<LLVM::StoreOp>(op))
     calls.call(op->getNextNode(), "tk_emu_written", Type(), site);
-  return static_cast<int64_t>(layout.getTypeSize(getElementTypeOrSelf(type)).getFixedValue());
+  return static_cast<int64_t>(elementBytes);
 }
 
 FailureOr<int64_t> mlir::megakernel::emulateAccess(Operation *op, EmulatorCalls &calls) {

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
 from typing import Any
 
 import numpy as np
 import pytest
 
-pytest.importorskip("mlir", reason="needs MLIR's Python package: pip install '.[ir]'")
-
-from compile_support import needs_tools
-from gpu_emulator import run_kernel
+from emulator import code_of, needs_emulator, run_tk_opt
 from tf32_model import U
-from trainkernel.compiler.tools import find_tk_opt
 
-pytestmark = needs_tools
+pytestmark = needs_emulator
 
 Array = np.ndarray[Any, Any]
 M, N, K, THREADS = 16, 48, 32, 64
@@ -58,25 +53,19 @@ def kernel(fp32: str, rows: int) -> str:
     }}"""
 
 
-def transformed(text: str, *flags: str) -> str:
-    made = subprocess.run([find_tk_opt(), *flags], input=text, capture_output=True, text=True, check=True)
-    return made.stdout
-
-
 @pytest.mark.parametrize("special", [False, True], ids=["finite", "special"])
 @pytest.mark.parametrize(("fp32", "rows"), [("ieee", 16), ("tf32x3", 16), ("tf32x3", 8)])
 def test_weights_that_stay_in_shared_memory_serve_both_orders(fp32: str, rows: int, special: bool) -> None:
-    scheduled = transformed(kernel(fp32, rows), "--tk-keep-operands", "--tk-check-schedule")
-    assert "reuses_kept" in scheduled
-    flags = ["--convert-megakernel-to-gpu", "--canonicalize", "--cse", "--mlir-print-op-generic"]
-    lowered = transformed(scheduled, *flags)
+    scheduled = run_tk_opt(["--tk-keep-operands", "--tk-check-schedule"], kernel(fp32, rows).encode())
+    assert b"reuses_kept" in scheduled
     random = np.random.default_rng(rows)
     x, d, w = (random.standard_normal(shape).astype(np.float32) for shape in ((M, K), (M, N), (K, N)))
     if special:
         w[3, 5], w[7, 40], x[2, 9] = np.inf, np.nan, -np.inf
     y, z = np.full((M, N), np.nan, np.float32), np.full((M, K), np.nan, np.float32)
-    memory: list[Array] = [x, d, w, y, z, np.zeros(256, np.uint8)]
-    run_kernel(lowered, memory, grid=M // rows, threads=THREADS, shared_bytes=100_000)
+    code = code_of(scheduled, "tk-lower-to-cuda{arch=sm_80},")
+    tensors = {"x": x, "d": d, "w": w, "y": y, "z": z}
+    code.run("products", tensors, grid=M // rows, threads=THREADS, shared_bytes=100_000)
     for ours, left, right in ((y, x, w), (z, d, w.T)):
         with np.errstate(all="ignore"):
             exact = left.astype(float) @ right.astype(float)

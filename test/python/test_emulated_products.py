@@ -1,22 +1,17 @@
-"""Kernels of float32 products, as they are lowered for a GPU, run by an emulator in NumPy: judged by float64."""
+"""Kernels of float32 products, as they are lowered for a GPU, run by the emulator: judged by float64."""
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 
-pytest.importorskip("mlir", reason="needs MLIR's Python package: pip install '.[ir]'")
-
-from compile_support import needs_tools
-from gpu_emulator import run_kernel
+from emulator import code_of, needs_emulator
 from tf32_model import U
-from trainkernel.compiler.tools import find_tk_opt
 
-pytestmark = needs_tools
+pytestmark = needs_emulator
 
 Array = np.ndarray[Any, Any]
 SHARED = 100_000
@@ -75,16 +70,12 @@ class Product:
 
     def run(self, a: Array, b: Array, fp32: str) -> Array:
         """The product of the kernel."""
-        flags = ["--convert-megakernel-to-gpu", "--canonicalize", "--cse", "--mlir-print-op-generic"]
-        lowered = subprocess.run(
-            [find_tk_opt(), *flags], input=self.kernel(fp32), capture_output=True, text=True, check=True
-        )
         c = np.full((self.m, self.n), np.nan, np.float32)
         first = a if self.a_along_k else a.T
         second = b.T if self.b_along_k else b
-        # The workspace comes last.
-        memory = [np.ascontiguousarray(first), np.ascontiguousarray(second), c, np.zeros(256, np.uint8)]
-        run_kernel(lowered.stdout, memory, grid=2, threads=self.threads, shared_bytes=SHARED)
+        code = code_of(self.kernel(fp32).encode(), "tk-lower-to-cuda{arch=sm_80},")
+        tensors = {"a": np.ascontiguousarray(first), "b": np.ascontiguousarray(second), "c": c}
+        code.run("product", tensors, grid=2, threads=self.threads, shared_bytes=SHARED)
         return c
 
 

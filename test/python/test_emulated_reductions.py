@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 
-pytest.importorskip("mlir", reason="needs MLIR's Python package: pip install '.[ir]'")
+from emulator import code_of, needs_emulator
 
-from compile_support import needs_tools
-from gpu_emulator import run_kernel
-from trainkernel.compiler.tools import find_tk_opt
-
-pytestmark = needs_tools
+pytestmark = needs_emulator
 
 Array = np.ndarray[Any, Any]
 SHARED = 8192
@@ -70,14 +65,9 @@ class Sum:
 
     def run(self, x: Array, w: Array) -> Array:
         """The sums of the kernel."""
-        flags = ["--convert-megakernel-to-gpu", "--canonicalize", "--cse", "--mlir-print-op-generic"]
-        lowered = subprocess.run(
-            [find_tk_opt(), *flags], input=self.kernel(), capture_output=True, text=True, check=True
-        )
         y = np.full(w.shape, np.nan, np.float32)
-        run_kernel(
-            lowered.stdout, [x, w, y, np.zeros(256, np.uint8)], grid=2, threads=self.threads, shared_bytes=SHARED
-        )
+        code = code_of(self.kernel().encode(), "tk-lower-to-cuda{arch=sm_80},")
+        code.run("sums", {"x": x, "w": w, "y": y}, grid=2, threads=self.threads, shared_bytes=SHARED)
         return y
 
 

@@ -1,9 +1,9 @@
 """Runs steps for GPUs on the CPU, in the emulator: ``python test/gpu/emulate.py`` for all steps of the GPU tests.
 
-Each step is run once, in a chain of donated calls, and in launches of several steps, and judged by float64 beside eager
-PyTorch. With ``--file`` it is that of a file with ``step`` and ``example_args()``, as tk-compile takes it. Steps whose
-launches race, deadlock, or leave their buffers are reported with the lines at fault. The exit status is 1 if one is
-wrong. See docs/building.md.
+Those of the benchmarks, of benchmarks/suite.py, can be named, too; with ``--file`` it is that of a file with ``step``
+and ``example_args()``, as tk-compile takes it. A step is run once, in a chain of donated calls, and in launches of
+several steps, and judged by float64 beside eager PyTorch. Launches that race, deadlock, or leave their buffers are
+reported with the lines at fault. The exit status is 1 if a step is wrong. See docs/building.md.
 """
 
 from __future__ import annotations
@@ -13,20 +13,36 @@ import importlib.util
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 
 import torch
-from gpu_steps import STEPS
+from gpu_steps import STEPS, GpuStep
 from step_files import clone, misjudged, tensors_of, to_double
 from torch.utils._pytree import tree_map
 
+from benchmarks.steps.common import EXACT, Case, Source
+from benchmarks.suite import ALL
 from emulated_steps import faults_of
 from emulator import EmulatorError, load_emulated, missing_emulator
 from trainkernel.capture import capture
 from trainkernel.errors import TrainKernelError
+
+
+def _step_of(case: Case) -> GpuStep:
+    """A step of the benchmarks, as the GPU tests have theirs."""
+
+    def make(compute: torch.dtype) -> Any:
+        return case.make_step(EXACT if compute == torch.float64 else case.precision)
+
+    def make_args() -> tuple[Any, ...]:
+        return case.make_state(Source("cpu")), *case.make_batch(Source("cpu", seed=1))
+
+    return GpuStep(make, make_args, case.precision.compute, fp32=case.fp32)
 
 
 def _filled(leaf: Any) -> Any:
@@ -70,7 +86,7 @@ def _report(name: str, work: Callable[[], list[str]]) -> bool:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the steps that the command line names, or all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help="steps of the GPU tests (default: all)")
+    parser.add_argument("names", nargs="*", help="steps (default: all of the GPU tests)")
     parser.add_argument("--file", type=Path, help="the step of this file instead")
     parser.add_argument("--arch", default="sm_90a", help="the GPU (default: %(default)s)")
     parser.add_argument("--fp32", default="ieee", help="for --file (default: %(default)s)")
@@ -78,14 +94,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if missing := missing_emulator():
         parser.error(missing)
-    if unknown := sorted(set(given.names) - set(STEPS)):
-        parser.error(f"there is no step {unknown[0]!r}, expected some of {', '.join(STEPS)}")
+    known = {name: _step_of(case) for name, case in ALL.items()} | STEPS
+    if unknown := sorted(set(given.names) - set(known)):
+        parser.error(f"there is no step {unknown[0]!r}, expected some of {', '.join(known)}")
     if given.file:
         right = _report(str(given.file), lambda: _faults_of_file(given.file, given.arch, given.seed, given.fp32))
         return 0 if right else 1
-    names = given.names or list(STEPS)
     run = [
-        _report(name, lambda name=name: faults_of(name, given.arch, seed=given.seed, thorough=True)) for name in names
+        _report(name, partial(faults_of, known[name], given.arch, seed=given.seed, thorough=True))
+        for name in given.names or STEPS
     ]
     print(f"{sum(run)} of {len(run)} steps are right")
     return 0 if all(run) else 1

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from gpu_steps import STEPS, GpuStep
+from gpu_steps import GpuStep
 from step_files import clone, misjudged, run_chain, tensors_of, to_double
 
 from emulator import load_emulated
@@ -22,11 +22,11 @@ def emulated(step: GpuStep, args: tuple[Any, ...], arch: str = "sm_90a", seed: i
     return load_emulated(capture(step.make(step.compute), args), arch, seed=seed, fp32=step.fp32, plan=plan)
 
 
-def faults_of(name: str, arch: str = "sm_90a", *, seed: int = 0, thorough: bool = False) -> list[str]:
+def faults_of(step: GpuStep, arch: str = "sm_90a", *, seed: int = 0, thorough: bool = False) -> list[str]:
     """What is wrong with a step, in words.
 
     Args:
-        name: of the step.
+        step: the step.
         arch: the GPU.
         seed: of what is left to chance.
         thorough: whether a chain of donated steps and launches of several steps are run, too.
@@ -34,7 +34,6 @@ def faults_of(name: str, arch: str = "sm_90a", *, seed: int = 0, thorough: bool 
     Raises:
         EmulatorError: a launch did what it must not.
     """
-    step = STEPS[name]
     args = step.make_args()
     loaded = emulated(step, args, arch, seed)
     before = clone(args)

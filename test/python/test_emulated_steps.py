@@ -51,22 +51,22 @@ AMPERE = ("common_mlp_bf16", "common_layer_norm_bf16", "mlp_33_f16", "batch_norm
 
 @pytest.mark.parametrize("name", THOROUGH)
 def test_a_step_is_as_near_to_float64_as_eager_alone_in_a_chain_and_in_one_launch(name: str) -> None:
-    assert not faults_of(name, thorough=True)
+    assert not faults_of(STEPS[name], thorough=True)
 
 
 @pytest.mark.parametrize("name", ONCE)
 def test_a_large_step_is_as_near_to_float64_as_eager(name: str) -> None:
-    assert not faults_of(name)
+    assert not faults_of(STEPS[name])
 
 
 @pytest.mark.parametrize("name", AMPERE)
 def test_a_step_for_an_older_gpu_is_as_near_to_float64_as_eager(name: str) -> None:
-    assert not faults_of(name, "sm_80", thorough=True)
+    assert not faults_of(STEPS[name], "sm_80", thorough=True)
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_the_order_of_threads_changes_nothing(seed: int) -> None:
-    assert not faults_of("common_mlp_odd_bf16", seed=seed)
+    assert not faults_of(STEPS["common_mlp_odd_bf16"], seed=seed)
 
 
 def test_all_named_steps_exist() -> None:

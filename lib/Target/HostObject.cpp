@@ -57,7 +57,7 @@ static std::unique_ptr<llvm::TargetMachine> createMachine(Operation *op) {
   if (failed(checkCpu(op, *target, triple)))
     return nullptr;
   if (optLevel > 3) {
-    op->emitError() << "'--tk-opt-level' is " << optLevel << ", expected 0 to 3";
+    op->emitError() << "'--tk-opt-level' is " << optLevel.getValue() << ", expected 0 to 3";
     return nullptr;
   }
   std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(

@@ -10,6 +10,9 @@
 // RUN: not tk-translate --tk-to-object --tk-cpu-features=+avx2,-none %t.mlir -o %t.none 2>&1 \
 // RUN:   | FileCheck %s --check-prefix=FEATURE
 
+// RUN: not tk-translate --tk-to-object --tk-opt-level=4 %t.mlir -o %t.none 2>&1 | FileCheck %s --check-prefix=LEVEL
+// RUN: tk-translate --tk-to-object --tk-opt-level=0 %t.mlir -o %t.plain.o
+
 // The step, its manifest and its digest; the worker function is local, and nothing is missing.
 // CHECK-DAG: D trainkernel_digest
 // CHECK-DAG: D trainkernel_manifest
@@ -22,3 +25,4 @@
 // UNSIGNED: error: unknown CPU feature 'avx2', expected + or - and one of 'llc -mattr=help'
 // FEATURE: error: unknown CPU feature '-none', expected + or - and one of 'llc -mattr=help'
 // UNKNOWN: error: unknown CPU 'pentium99', expected one of 'llc -mcpu=help'
+// LEVEL: error: '--tk-opt-level' is 4, expected 0 to 3

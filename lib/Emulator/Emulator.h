@@ -32,6 +32,8 @@ struct LaunchSpec {
   const char *sites;
   const uint64_t *addresses, *sizes;
   const char *const *names;
+  /// Of each buffer, whether it holds something before the launch.
+  const uint8_t *filled;
   /// Of the order of things, and of the errors of approximations, which are the same in each launch of a step.
   uint64_t seed, errorSeed;
   uint32_t numBuffers, granule, grid, cluster, threads, sharedBytes, overlapsLaunches;
@@ -122,7 +124,7 @@ struct Buffer {
   uint64_t begin = 0, end = 0;
   std::string name;
   Cell *cells = nullptr;
-  bool isShared = false;
+  bool isShared = false, isFilled = false;
 };
 
 /// A write where another thread has written without a barrier, and what was there before.

@@ -24,6 +24,7 @@ static std::vector<Buffer> joined(const LaunchSpec &spec) {
     buffer.begin = spec.addresses[i];
     buffer.end = buffer.begin + spec.sizes[i];
     buffer.name = spec.names[i];
+    buffer.isFilled = spec.filled[i];
     if (spec.sizes[i] > 0)
       all.push_back(std::move(buffer));
   }
@@ -34,6 +35,7 @@ static std::vector<Buffer> joined(const LaunchSpec &spec) {
       continue;
     }
     result.back().end = std::max(result.back().end, buffer.end);
+    result.back().isFilled |= buffer.isFilled;
     result.back().name += " and " + buffer.name;
   }
   return result;
@@ -113,6 +115,9 @@ void Launch::check(Buffer &buffer, uint64_t address, uint32_t bytes, uint32_t si
   Access mine{idOf(thread), thread.epoch, site};
   for (uint64_t i = first; i <= last; ++i) {
     Cell &cell = buffer.cells[i];
+    if (!isWrite && !buffer.isFilled && !cell.write.epoch)
+      fail(nameOfSite(site) + " reads byte " + std::to_string(i * spec.granule) + " of " + buffer.name +
+           ", which nobody has written");
     // Its own write is a conflict only where it is a copy under way, which has a mark more.
     if (cell.write.epoch && cell.write.thread != mine.thread &&
         (cell.write.thread & underWay || !isOrdered(cell.write, thread))) {

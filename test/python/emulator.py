@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -63,6 +63,7 @@ class _LaunchSpec(ctypes.Structure):
         ("addresses", ctypes.c_void_p),
         ("sizes", ctypes.c_void_p),
         ("names", ctypes.c_void_p),
+        ("filled", ctypes.c_void_p),
         ("seed", ctypes.c_uint64),
         ("error_seed", ctypes.c_uint64),
         ("num_buffers", ctypes.c_uint32),
@@ -93,6 +94,15 @@ def run_tk_opt(flags: Sequence[str], source: bytes) -> bytes:
     if run.returncode:
         raise RuntimeError(run.stderr.decode(errors="replace")[-4000:])
     return run.stdout
+
+
+class Buffer(NamedTuple):
+    """Global memory that a launch may access, and whether it holds something before."""
+
+    name: str
+    address: int
+    size: int
+    is_filled: bool = True
 
 
 class EmulatedCode:
@@ -126,7 +136,7 @@ class EmulatedCode:
         self,
         symbol: str,
         params: Sequence[Any],
-        buffers: Sequence[tuple[str, int, int]],
+        buffers: Sequence[Buffer],
         *,
         grid: int,
         threads: int,
@@ -141,7 +151,7 @@ class EmulatedCode:
         Args:
             symbol: its name.
             params: ctypes values.
-            buffers: of each the name, the address and the size in bytes. Nothing else may be accessed.
+            buffers: nothing else may be accessed.
             grid, threads, cluster, shared_bytes: as a launch has them.
             overlaps_launches: whether the kernel itself waits for launches before it.
             seed: of the order of things.
@@ -151,9 +161,10 @@ class EmulatedCode:
             EmulatorError: it did what it must not.
         """
         numbers = ctypes.c_uint64 * len(buffers)
-        names = (ctypes.c_char_p * len(buffers))(*(name.encode() for name, _, _ in buffers))
-        addresses = numbers(*(address for _, address, _ in buffers))
-        sizes = numbers(*(size for _, _, size in buffers))
+        names = (ctypes.c_char_p * len(buffers))(*(buffer.name.encode() for buffer in buffers))
+        addresses = numbers(*(buffer.address for buffer in buffers))
+        sizes = numbers(*(buffer.size for buffer in buffers))
+        filled = (ctypes.c_uint8 * len(buffers))(*(buffer.is_filled for buffer in buffers))
         pointers = (ctypes.c_void_p * len(params))(*(ctypes.addressof(param) for param in params))
         spec = _LaunchSpec(
             kernel=ctypes.cast(self.library[symbol], ctypes.c_void_p).value,
@@ -162,6 +173,7 @@ class EmulatedCode:
             addresses=ctypes.addressof(addresses),
             sizes=ctypes.addressof(sizes),
             names=ctypes.addressof(names),
+            filled=ctypes.addressof(filled),
             seed=seed,
             error_seed=error_seed,
             num_buffers=len(buffers),
@@ -180,8 +192,8 @@ class EmulatedCode:
         """Run a kernel without a manifest on arrays, which are its arguments in their order, and a small workspace."""
         memory = {**tensors, "the workspace": np.zeros(_BARRIER_STATE, np.uint8)}
         assert all(array.flags.c_contiguous for array in memory.values())
-        buffers = [(name, array.ctypes.data, array.nbytes) for name, array in memory.items()]
-        self.launch(symbol, [ctypes.c_uint64(address) for _, address, _ in buffers], buffers, **options)
+        buffers = [Buffer(name, array.ctypes.data, array.nbytes) for name, array in memory.items()]
+        self.launch(symbol, [ctypes.c_uint64(buffer.address) for buffer in buffers], buffers, **options)
 
 
 class EmulatorBackend:
@@ -228,12 +240,15 @@ class EmulatorBackend:
         # What a launch finds in the arena is chance.
         self._workspace[_BARRIER_STATE:] = 0xFF
         specs = [*manifest.inputs, *manifest.outputs]
-        buffers = [(spec.name, address, spec.nbytes) for spec, address in zip(specs, pointers, strict=True)]
-        buffers.append(("the workspace", self._workspace.ctypes.data, len(self._workspace)))
+        buffers = [
+            Buffer(spec.name, address, spec.nbytes, index < len(manifest.inputs))
+            for index, (spec, address) in enumerate(zip(specs, pointers, strict=True))
+        ]
+        buffers.append(Buffer("the workspace", self._workspace.ctypes.data, len(self._workspace), False))
         self.seed += 1
         self._code.launch(
             symbol,
-            [*(ctypes.c_uint64(address) for _, address, _ in buffers), *steps],
+            [*(ctypes.c_uint64(buffer.address) for buffer in buffers), *steps],
             buffers,
             grid=kernel.grid[0],
             threads=kernel.threads,

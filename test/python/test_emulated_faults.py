@@ -48,6 +48,11 @@ def without(text: str, pattern: str, index: int) -> str:
     return text[: found.start()] + text[found.end() :]
 
 
+def is_missed(error: str) -> bool:
+    """Whether an error is what a missing barrier leads to, whoever comes first."""
+    return "race: " in error or "nobody has written" in error
+
+
 #: Barriers of the CTA are left out: where code after one reuses shared memory, the lowering puts another in its place.
 BARRIER = r"megakernel\.barrier <(?:cluster|grid)>"
 STEPS_WITH_BARRIERS = ["common_mlp_odd_f32", "common_mlp_deep_f32", "mlp_33", "layer_big_k_f32"]
@@ -60,7 +65,7 @@ def test_each_barrier_between_ctas_is_missed(name: str) -> None:
     barriers = len(re.findall(BARRIER, text))
     assert barriers > 0
     for index in range(barriers):
-        assert "race: " in error_of(lowered(without(text, BARRIER, index)), name)
+        assert is_missed(error_of(lowered(without(text, BARRIER, index)), name))
 
 
 @pytest.mark.parametrize("index", [0, 1])
@@ -68,7 +73,7 @@ def test_barriers_within_a_product_are_missed(index: int) -> None:
     # Between its operands and the products, and between these and their sum.
     text = lowered(scheduled("counted"))
     for seed in range(3):
-        assert "race: " in error_of(without(text, r"nvvm\.barrier0", index), "counted", seed)
+        assert is_missed(error_of(without(text, r"nvvm\.barrier0", index), "counted", seed))
 
 
 def test_a_wait_for_copies_is_missed() -> None:

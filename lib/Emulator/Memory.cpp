@@ -159,7 +159,7 @@ void Launch::access(const void *pointer, uint32_t bytes, uint32_t alignment, uin
     fail(nameOfSite(site) + " " + verb(isWrite) + " " + std::to_string(bytes) + " bytes at byte " +
          std::to_string(address - buffer.begin) + " of " + buffer.name + ", expected a multiple of " +
          std::to_string(alignment));
-  if (buffer.isShared && pointer != nullptr) {
+  if (buffer.isShared) {
     char *shared = current->cta->shared;
     if (buffer.begin != reinterpret_cast<uint64_t>(shared))
       fail(nameOfSite(site) + " " + verb(isWrite) + " " + buffer.name + ", which is not its own");

@@ -312,8 +312,10 @@ def Megakernel_TileOp : Megakernel_Op<"tile", [AttrSizedOperandSegments, Isolate
     is predicted to spend on one tile.
 
     A contraction's operand that does not depend on the tile may be kept in shared memory, from byte `kept_at` on, for
-    later tile ops of the same CTAs; one that `reuses_kept` finds it there. Nothing is kept from one step of a launch to
-    the next.
+    later tile ops of the same CTAs; one that `reuses_kept` finds it there. Threads may hold what they multiply of it
+    in registers from one phase to the next, where it stands `in_registers`. Nothing is kept from one step of a launch
+    to the next. The other operand is not staged where a CTA has it already: `rows_at` is the byte of shared memory
+    from which on the rows of its tile follow each other.
 
     Constraints:
 
@@ -323,7 +325,8 @@ def Megakernel_TileOp : Megakernel_Op<"tile", [AttrSizedOperandSegments, Isolate
     * (T3) the region fulfils F2, F3 and F4 of `megakernel.fused`;
     * (T4) every output is a buffer or an output argument of the kernel;
     * (T5) `prefetched` numbers inputs, in ascending order;
-    * (T6) `kept_at` stands on a contraction and is a non-negative multiple of 16, `reuses_kept` stands beside it.
+    * (T6) `kept_at` and `rows_at` stand on a contraction and are non-negative multiples of 16, `reuses_kept` and
+      `in_registers` stand beside `kept_at`.
 
     Example: see `megakernel.kernel`.
   }];
@@ -333,11 +336,13 @@ def Megakernel_TileOp : Megakernel_Op<"tile", [AttrSizedOperandSegments, Isolate
                        OptionalAttr<DenseI64ArrayAttr>:$prefetched,
                        OptionalAttr<I64Attr>:$kept_at,
                        UnitAttr:$reuses_kept,
+                       UnitAttr:$in_registers,
+                       OptionalAttr<I64Attr>:$rows_at,
                        OptionalAttr<Megakernel_CostAttr>:$predicted);
   let builders = [OpBuilder<(ins "::mlir::ValueRange":$inputs, "::mlir::ValueRange":$outputs,
                              "::llvm::ArrayRef<int64_t>":$sizes), [{
     build($_builder, $_state, inputs, outputs, sizes, /*first_cta=*/0, /*prefetched=*/nullptr, /*kept_at=*/nullptr,
-          /*reuses_kept=*/false, /*predicted=*/nullptr);
+          /*reuses_kept=*/false, /*in_registers=*/false, /*rows_at=*/nullptr, /*predicted=*/nullptr);
   }]>];
   let extraClassDeclaration = [{
     /// True where input `index` may be read before the barrier ahead of the phase.

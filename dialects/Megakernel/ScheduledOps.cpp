@@ -268,12 +268,14 @@ LogicalResult TileOp::verifyRegions() {
       return emitOpError() << "writes " << value.getType() << " to " << output.getType()
                            << ", expected a memref of its shape and element type (T1)";
   FusedRegion parts = FusedRegion::get(getBody());
-  std::optional<uint64_t> keptAt = getKeptAt();
-  if (keptAt && (!parts.isContraction() || static_cast<int64_t>(*keptAt) < 0 || *keptAt % 16 != 0))
-    return emitOpError() << "has kept_at " << static_cast<int64_t>(*keptAt)
-                         << ", expected a contraction and a non-negative multiple of 16 (T6)";
-  if (getReusesKept() && !keptAt)
-    return emitOpError("has reuses_kept without kept_at, expected both (T6)");
+  using Place = std::pair<StringRef, std::optional<uint64_t>>;
+  for (auto [name, place] : {Place("kept_at", getKeptAt()), Place("rows_at", getRowsAt())})
+    if (place && (!parts.isContraction() || static_cast<int64_t>(*place) < 0 || *place % 16 != 0))
+      return emitOpError() << "has " << name << " " << static_cast<int64_t>(*place)
+                           << ", expected a contraction and a non-negative multiple of 16 (T6)";
+  if (!getKeptAt() && (getReusesKept() || getInRegisters()))
+    return emitOpError() << "has " << (getReusesKept() ? "reuses_kept" : "in_registers")
+                         << " without kept_at, expected both (T6)";
   size_t rank = parts.parallelShape.size() + parts.reductionShape.size();
   if (getSizes().size() != rank || llvm::any_of(getSizes(), [](int64_t size) { return size < 1; }))
     return emitOpError() << "has " << getSizes().size() << " tile sizes, expected " << rank

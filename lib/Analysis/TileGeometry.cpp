@@ -122,9 +122,11 @@ ContractionPlan::ContractionPlan(const TileGeometry &geometry, int64_t threads) 
   TileOp tile = geometry.tile;
   multiplier = multiplierOf(op);
   keptAt = tile.getKeptAt();
+  reusesKept = tile.getReusesKept();
+  isInRegisters = tile.getInRegisters();
+  rowsAt = tile.getRowsAt();
   rows = tileSizes[mLoop];
-  if (trainkernel::findMatrixStep(multiplier))
-    tileSizes[mLoop] = llvm::alignTo(rows, 16);
+  tileSizes[mLoop] = trainkernel::paddedRows(multiplier, rows, tileSizes[nLoop]);
   auto place = [&](OpOperand *operand, unsigned loop, int64_t byteOffset) {
     // Each unit reads either order, so the order of global memory is kept: no store has to transpose.
     bool kInner = contiguousLoop(op, operand) == kLoop;
@@ -148,13 +150,16 @@ ContractionPlan::ContractionPlan(const TileGeometry &geometry, int64_t threads) 
         llvm::divideCeil(std::max<int64_t>(1, bytesPerElement(sourcesOf(operand->get()))) * tile.lanes, 16);
     return tile;
   };
-  a = place(aOperand, mLoop, 0);
-  int64_t behindA = llvm::alignTo(a.bytes(), 16);
+  a = place(aOperand, mLoop, rowsAt.value_or(0));
+  if (rowsAt)
+    a.pitch = a.inner;
+  int64_t behindA = rowsAt ? 0 : llvm::alignTo(a.bytes(), 16);
   b = place(bOperand, nLoop, keptAt.value_or(behindA));
   stageBytes = keptAt ? behindA : llvm::alignTo(b.byteOffset + b.bytes(), 16);
   isPipelined =
       numChunks > 1 && a.vectorsPerThread(threads) + b.vectorsPerThread(threads) <= trainkernel::maxVectorsCarried;
-  trainkernel::TileWork work{sizeOf(mLoop), sizeOf(nLoop), sizeOf(kLoop), numChunks, epilogueBytes(region)};
+  trainkernel::TileWork work{rows,      sizeOf(mLoop),         sizeOf(nLoop), sizeOf(kLoop),
+                             numChunks, epilogueBytes(region), isInRegisters};
   layout = trainkernel::chooseLayout(multiplier, work, threads);
 }
 

@@ -107,13 +107,18 @@ struct ContractionPlan : ContractionGeometry {
   int64_t partialsPitch() const { return sizeOf(nLoop) + 8; }
 
   trainkernel::Multiplier multiplier;
-  /// Rows of the tile. A matrix unit multiplies 16 at a time: `sizeOf(mLoop)` may be more, and what is beyond is thrown
-  /// away.
+  /// Rows of the tile. A matrix unit multiplies 8 or 16 at a time: `sizeOf(mLoop)` may be more, and what is beyond is
+  /// thrown away.
   int64_t rows;
   /// How much of a loop is the tile's own.
   int64_t ownSizeOf(unsigned loop) const { return loop == mLoop ? rows : sizeOf(loop); }
-  /// Where b is kept for later tile ops, beside the shared memory of this one; see `megakernel.tile`.
+  /// Where b is kept for later tile ops, beside the shared memory of this one, whether it is there already, and whether
+  /// threads hold it; where a lies already. See `megakernel.tile`.
   std::optional<uint64_t> keptAt;
+  bool reusesKept, isInRegisters;
+  std::optional<uint64_t> rowsAt;
+  /// Registers of 32 bits that a thread needs to hold its part of a narrow b.
+  int64_t registersOfB() const { return sizeOf(nLoop) * sizeOf(kLoop) / (layout.columns * layout.groups) / (32 * 2); }
   trainkernel::ThreadLayout layout;
   SharedTile a, b;
   /// Where the tile op's shared memory starts.

@@ -10,6 +10,7 @@
 #include "lib/Conversion/CPUEntry/CPUEntry.h"
 #include "lib/Conversion/MegakernelToCPU/MegakernelToCPU.h"
 #include "lib/Conversion/MegakernelToGPU/MegakernelToGPU.h"
+#include "lib/Transforms/BindOperands/BindOperands.h"
 #include "lib/Transforms/CheckSchedule/CheckSchedule.h"
 #include "lib/Transforms/CommitState/CommitState.h"
 #include "lib/Transforms/EmbedManifest/EmbedManifest.h"
@@ -135,6 +136,7 @@ static void buildSchedule(OpPassManager &pm, const ScheduleOptions &options) {
   pm.addNestedPass<KernelOp>(createTkKeepOnChip(nearby));
   pm.addNestedPass<KernelOp>(createTkFetchAhead());
   pm.addNestedPass<KernelOp>(createTkKeepOnChip());
+  pm.addNestedPass<KernelOp>(createTkBindOperands());
   pm.addNestedPass<KernelOp>(createTkPlanBuffers());
   // Before inputs are prefetched: the first phase's can be while the step before ends.
   pm.addNestedPass<KernelOp>(createTkRepeatSteps());

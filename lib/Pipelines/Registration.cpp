@@ -9,6 +9,7 @@
 #include "lib/Conversion/NVVMToEmulator/NVVMToEmulator.h"
 #include "lib/Pipelines/Pipelines.h"
 #include "lib/Pipelines/Upstream.h"
+#include "lib/Transforms/BindOperands/BindOperands.h"
 #include "lib/Transforms/CheckSchedule/CheckSchedule.h"
 #include "lib/Transforms/CommitState/CommitState.h"
 #include "lib/Transforms/EmbedManifest/EmbedManifest.h"
@@ -59,6 +60,7 @@ void mlir::megakernel::registerOwnPasses() {
   registerPrefetchInputsPasses();
   registerPlanBuffersPasses();
   registerRepeatStepsPasses();
+  registerBindOperandsPasses();
   registerCheckSchedulePasses();
   registerCPUEntryPasses();
   registerMegakernelToCPUPasses();

@@ -2,6 +2,7 @@
 
 #include "lib/Scheduling/TargetTable.h"
 #include "llvm/Support/ErrorHandling.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace trainkernel;
 
@@ -36,6 +37,17 @@ std::optional<MatrixStep> trainkernel::findMatrixStep(Multiplier multiplier) {
     return MatrixStep{8, 4, 27, 24, 3, 7};
   }
   llvm_unreachable("no such multiplier");
+}
+
+MatrixBlock trainkernel::matrixBlockOf(int64_t rows) {
+  return rows % 16 == 0 ? MatrixBlock{16, 8} : MatrixBlock{8, 16};
+}
+
+int64_t trainkernel::paddedRows(Multiplier multiplier, int64_t rows, int64_t columns) {
+  if (!findMatrixStep(multiplier))
+    return rows;
+  bool isTurned = multiplier == Multiplier::Narrow && rows <= 8 && columns % 16 == 0;
+  return llvm::alignTo(rows, isTurned ? 8 : 16);
 }
 
 std::optional<TargetFacts> trainkernel::findTarget(llvm::StringRef name) {

@@ -21,7 +21,7 @@ enum class TargetKind { Cuda, Cpu };
 /// take bfloat16 or float16, or matrix units that take float32 in two tf32 parts.
 enum class Multiplier { ThreadFma, Narrow, Tf32x3 };
 
-/// What a warp does with matrix units at one step along k, on blocks of 16 x 8 results.
+/// What a warp does with matrix units at one step along k, on blocks of 128 results.
 struct MatrixStep {
   /// Elements along k that a step takes, and bytes of one of them in shared memory.
   int64_t depth, bytes;
@@ -33,6 +33,18 @@ struct MatrixStep {
 
 /// Nothing for what uses no matrix units.
 std::optional<MatrixStep> findMatrixStep(Multiplier multiplier);
+
+/// Results that a matrix unit computes at once.
+struct MatrixBlock {
+  int64_t rows, columns;
+};
+
+/// The block that a tile of `rows` rows, see `paddedRows`, consists of: 16 x 8 results, or the same turned, with the
+/// operands in each other's place, where 16 rows would be too many.
+MatrixBlock matrixBlockOf(int64_t rows);
+
+/// The rows that are computed for a tile of `rows` x `columns` results: those beyond its own are thrown away.
+int64_t paddedRows(Multiplier multiplier, int64_t rows, int64_t columns);
 
 struct TargetFacts {
   llvm::StringRef name;

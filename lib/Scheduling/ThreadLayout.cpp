@@ -15,21 +15,24 @@ static constexpr int64_t schedulers = 4;
 
 // Each group writes its sums and all of them are read once more.
 static double meetingTime(const TileWork &tile, int64_t groups) {
-  return meetingCycles + 2.0 * tile.m * tile.n * 4 * groups / sharedBytesPerCycle;
+  return meetingCycles + 2.0 * tile.rows * tile.n * 4 * groups / sharedBytesPerCycle;
 }
 
-// What threads do with their results: side operands, arithmetic, the store. An instruction for a warp touches as many
-// lines of memory as it takes cycles: `linesPerResult` for each array of four bytes per result.
-static double resultTime(const TileWork &tile, int64_t threads, double linesPerResult) {
+// What threads do with the sums of `rows` rows that are dealt out to them: side operands, arithmetic, the store. An
+// instruction for a warp touches as many lines of memory as it takes cycles: `linesPerResult` for each array of four
+// bytes per result.
+static double resultTime(const TileWork &tile, int64_t rows, int64_t threads, double linesPerResult) {
   constexpr double resultCycles = 6;
-  double results = double(tile.m) * tile.n;
-  return resultCycles * llvm::divideCeil(tile.m * tile.n, threads) + results * tile.resultBytes / 4 * linesPerResult;
+  double results = double(tile.rows) * tile.n;
+  return resultCycles * llvm::divideCeil(rows * tile.n, threads) + results * tile.resultBytes / 4 * linesPerResult;
 }
 
-static double warpCycles(const MatrixStep &step, int64_t m, int64_t n, int64_t k, const ThreadLayout &layout) {
-  int64_t rowBlocks = m / 16 / layout.rows, columnBlocks = n / 8 / layout.columns;
-  double steps = double(k) / step.depth / layout.groups;
-  int64_t elements = (rowBlocks * 16 + columnBlocks * 8) * step.depth, blocks = rowBlocks * columnBlocks;
+static double warpCycles(const MatrixStep &step, const TileWork &tile, const ThreadLayout &layout) {
+  MatrixBlock block = matrixBlockOf(tile.m);
+  int64_t rowBlocks = tile.m / block.rows / layout.rows, columnBlocks = tile.n / block.columns / layout.columns;
+  double steps = double(tile.k) / step.depth / layout.groups;
+  int64_t columnsRead = tile.holdsColumns ? 0 : columnBlocks * block.columns;
+  int64_t elements = (rowBlocks * block.rows + columnsRead) * step.depth, blocks = rowBlocks * columnBlocks;
   double warpsPerScheduler = llvm::divideCeil(layout.used(), schedulers);
   // A scheduler issues one instruction a cycle beside what its matrix unit is busy with.
   double issue = step.elementInstructions * elements / 32 + step.blockInstructions * blocks;
@@ -40,9 +43,9 @@ static double warpCycles(const MatrixStep &step, int64_t m, int64_t n, int64_t k
   return 40 + steps * (std::max(multiply, fragments) + fragmentLatency / warpsPerScheduler);
 }
 
-static double threadCycles(int64_t m, int64_t n, int64_t k, const ThreadLayout &layout) {
-  int64_t perThreadM = m / layout.rows, perThreadN = n / layout.columns;
-  double steps = double(k) / layout.groups;
+static double threadCycles(const TileWork &tile, const ThreadLayout &layout) {
+  int64_t perThreadM = tile.m / layout.rows, perThreadN = tile.n / layout.columns;
+  double steps = double(tile.k) / layout.groups;
   double warpsPerScheduler = llvm::divideCeil(layout.used(), 32 * schedulers);
   double multiply = std::max(4.0, warpsPerScheduler * perThreadM * perThreadN);
   // A warp's load takes a cycle for each 128 bytes that its threads want, repeats included for the wider operand.
@@ -64,8 +67,9 @@ struct Work {
 static constexpr double denseLines = 1.0 / 32;
 
 static void finishLayout(ThreadLayout &layout, const Work &work, const TileWork &tile) {
-  double direct = resultTime(tile, layout.used() * work.threads, work.linesPerResult);
-  double met = resultTime(tile, work.workers * work.threads, denseLines) + meetingTime(tile, layout.groups);
+  // Where sums lie as they were computed, threads have those of rows beyond the tile's own, too.
+  double direct = resultTime(tile, tile.m, layout.used() * work.threads, work.linesPerResult);
+  double met = resultTime(tile, tile.rows, work.workers * work.threads, denseLines) + meetingTime(tile, layout.groups);
   layout.meets = layout.groups > 1 || met < direct;
   layout.resultCycles = layout.meets ? met : direct;
 }
@@ -84,7 +88,7 @@ template <typename Cycles> static ThreadLayout choose(const Work &work, const Ti
         if (work.rowUnits / rows * (work.columnUnits / columns) > work.maxPerWorker)
           continue;
         ThreadLayout layout{rows, columns, groups};
-        layout.passCycles = cyclesOf(tile.m, tile.n, tile.k, layout);
+        layout.passCycles = cyclesOf(tile, layout);
         finishLayout(layout, work, tile);
         double time = tile.passes * layout.passCycles + layout.resultCycles;
         if (time < bestTime) {
@@ -100,13 +104,14 @@ ThreadLayout trainkernel::chooseLayout(Multiplier multiplier, const TileWork &ti
   if (!step)
     return choose({tile.m, tile.n, tile.k, threads, /*maxPerWorker=*/32, /*threads=*/1, denseLines}, tile,
                   threadCycles);
-  auto cycles = [&](int64_t m, int64_t n, int64_t k, const ThreadLayout &layout) {
-    return warpCycles(*step, m, n, k, layout);
-  };
-  // A warp's fragment has two neighbours in each of four lanes, in eight rows.
-  constexpr double fragmentLines = 8.0 / 64;
+  auto cycles = [&](const TileWork &work, const ThreadLayout &layout) { return warpCycles(*step, work, layout); };
+  // A warp's fragment has two neighbours in each of four lanes, in eight rows; a turned one has eight neighbours in
+  // two rows at once.
+  MatrixBlock block = matrixBlockOf(tile.m);
+  const double fragmentLines = block.rows == 8 ? 2.0 / 16 : 8.0 / 64;
   int64_t steps = std::max<int64_t>(1, tile.k / step->depth);
-  return choose({tile.m / 16, tile.n / 8, steps, threads / 32, /*maxPerWorker=*/16, /*threads=*/32, fragmentLines},
+  return choose({tile.m / block.rows, tile.n / block.columns, steps, threads / 32, /*maxPerWorker=*/16, /*threads=*/32,
+                 fragmentLines},
                 tile, cycles);
 }
 

@@ -33,9 +33,11 @@ struct ThreadLayout {
   int64_t used() const { return perGroup() * groups; }
 };
 
-/// A tile of m x n results, for each of which `resultBytes` are read and written, in `passes` over `k` staged elements.
+/// A tile of m x n sums, in `passes` over `k` staged elements. Those of its own `rows` are results, for each of which
+/// `resultBytes` are read and written. Threads may hold the operand over k and n in registers.
 struct TileWork {
-  int64_t m, n, k, passes, resultBytes;
+  int64_t rows, m, n, k, passes, resultBytes;
+  bool holdsColumns = false;
 };
 
 /// The fastest layout of `threads` threads, or of their warps.

@@ -27,7 +27,7 @@ static int64_t chunksOf(const ContractionShape &shape, const ContractionTile &ti
 }
 
 static ThreadLayout layoutOf(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target) {
-  TileWork work{tile.m, tile.n, tile.k, chunksOf(shape, tile), shape.resultBytes};
+  TileWork work{tile.rows(), tile.m, tile.n, tile.k, chunksOf(shape, tile), shape.resultBytes};
   return chooseLayout(shape.multiplier, work, target.threads);
 }
 
@@ -67,14 +67,14 @@ static TileCost predictChunks(const ContractionShape &shape, const ContractionTi
 TileCost trainkernel::predictTile(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target,
                                   int64_t busy) {
   double perByte = std::max(target.timePerByte, busy * target.timePerByteOfAll);
-  double results = double(tile.m) * tile.n * shape.resultBytes * perByte;
+  double results = double(tile.rows()) * tile.n * shape.resultBytes * perByte;
   if (target.kind == TargetKind::Cpu) {
     double operands = (double(tile.m) * shape.aBytes + double(tile.n) * shape.bBytes) * shape.k * perByte;
     return {target.loadLatency + chunksOf(shape, tile) * target.loadLatency, operands,
             double(tile.m) * tile.n * shape.k / target.multiplyRate, results};
   }
   ThreadLayout layout = layoutOf(shape, tile, target);
-  double epilogue = double(tile.m) * tile.n * shape.resultWork / instructionsPerCycle / target.clock;
+  double epilogue = double(tile.rows()) * tile.n * shape.resultWork / instructionsPerCycle / target.clock;
   TileCost cost = predictChunks(shape, tile, target, perByte, layout.passCycles / target.clock);
   cost.latency += target.loadLatency / 2;
   cost.epilogue = layout.resultCycles / target.clock + results + epilogue;
@@ -174,17 +174,15 @@ std::optional<WholeRowTile> trainkernel::chooseWholeRowTile(const ContractionSha
                                                             const TargetFacts &target) {
   std::optional<WholeRowTile> best;
   int64_t columns = llvm::alignTo(shape.n, 16), wholeDepth = llvm::alignTo(shape.k, 16);
-  // A matrix unit multiplies 16 rows at a time, also where there are fewer.
-  int64_t unitRows = llvm::alignTo(rows, 16);
-  bool fitsUnit = rows == unitRows || (findMatrixStep(shape.multiplier) && (rows < 8 || rows % 8 == 0));
+  bool isMatrix = findMatrixStep(shape.multiplier).has_value();
+  int64_t unitRows = isMatrix ? paddedRows(shape.multiplier, rows, columns) : llvm::alignTo(rows, 16);
+  bool fitsUnit = rows == unitRows || (isMatrix && (rows < 8 || rows % 8 == 0));
   if (!fitsUnit || unitRows * columns > std::min<int64_t>(64 * 128, mostResults(shape.multiplier)))
     return std::nullopt;
   ContractionShape own = shape;
   own.aBytes = shape.aBytes * rows / unitRows;
-  own.resultBytes = shape.resultBytes * rows / unitRows;
-  own.resultWork = shape.resultWork * rows / unitRows;
   auto consider = [&](int64_t depth) {
-    ContractionTile tile{unitRows, columns, std::min(depth, wholeDepth)};
+    ContractionTile tile{unitRows, columns, std::min(depth, wholeDepth), rows};
     TileCost cost = predictTile(own, tile, target, shape.batch * divideCeil(shape.m, rows));
     bool isFaster = std::isfinite(cost.total()) && (!best || cost.total() < best->cost.total());
     if (isFaster && sharedBytes(shape, tile, target) <= target.sharedBytes)

@@ -28,6 +28,10 @@ struct ContractionShape {
 
 struct ContractionTile {
   int64_t m, n, k;
+  /// Rows of the tile's own, where fewer than `m`, the rows that are computed; else 0.
+  int64_t ownRows = 0;
+
+  int64_t rows() const { return ownRows ? ownRows : m; }
 };
 
 int64_t countTiles(const ContractionShape &shape, const ContractionTile &tile);

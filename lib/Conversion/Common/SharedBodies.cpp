@@ -3,6 +3,7 @@
 #include "lib/Conversion/Common/SharedBodies.h"
 
 #include "lib/Conversion/Common/Fingerprint.h"
+#include "lib/Conversion/Common/RolledCode.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/IRMapping.h"
@@ -69,20 +70,45 @@ static Operation *opBefore(OpBuilder &builder) {
   return point == builder.getInsertionBlock()->begin() ? nullptr : &*std::prev(point);
 }
 
-LogicalResult SharedBodies::record(OpBuilder &builder, function_ref<LogicalResult()> emit) {
+SharedBodies::Part &SharedBodies::recordPart(OpBuilder &builder, function_ref<LogicalResult()> emit,
+                                             LogicalResult &emitted) {
   Block *block = builder.getInsertionBlock();
   Operation *before = opBefore(builder);
   std::list<Part> *outer = current;
   Part &part = outer->emplace_back();
   current = &part.inner;
-  LogicalResult emitted = emit();
+  emitted = emit();
   current = outer;
   Operation *last = opBefore(builder);
   if (last != before) {
     part.first = before ? before->getNextNode() : &block->front();
     part.last = last;
   }
+  return part;
+}
+
+LogicalResult SharedBodies::record(OpBuilder &builder, function_ref<LogicalResult()> emit) {
+  LogicalResult emitted = success();
+  recordPart(builder, emit, emitted);
   return emitted;
+}
+
+LogicalResult SharedBodies::recordSteps(OpBuilder &builder, bool holdsValues, function_ref<LogicalResult()> emit) {
+  LogicalResult emitted = success();
+  Part &part = recordPart(builder, emit, emitted);
+  part.hasSteps = true;
+  part.holdsValues = holdsValues;
+  return emitted;
+}
+
+void SharedBodies::rollSteps(Operation *kernel, Part &part) {
+  SmallVector<CodeRun> runs;
+  part.inner.remove_if([](const Part &step) { return !step.first; });
+  for (Part &step : part.inner)
+    runs.push_back({step.first, step.last});
+  SmallVector<size_t> others = rollCode(kernel, runs);
+  size_t number = 0;
+  part.inner.remove_if([&](const Part &) { return part.holdsValues || !llvm::is_contained(others, number++); });
 }
 
 SmallVector<SharedBodies::Part *> SharedBodies::filled(std::list<Part> &parts) {
@@ -96,8 +122,12 @@ SmallVector<SharedBodies::Part *> SharedBodies::filled(std::list<Part> &parts) {
 SmallVector<func::FuncOp> SharedBodies::share(Operation *kernel) {
   int64_t numOps = 0;
   kernel->walk([&](Operation *) { ++numOps; });
-  if (numOps > smallKernel)
-    shareParts(kernel, filled(parts));
+  if (numOps <= smallKernel)
+    return functions;
+  for (Part &part : parts)
+    if (part.hasSteps && part.first)
+      rollSteps(kernel, part);
+  shareParts(kernel, filled(parts));
   return functions;
 }
 

@@ -35,6 +35,11 @@ public:
   /// parts that are recorded meanwhile may be shared where the whole is not.
   LogicalResult record(OpBuilder &builder, function_ref<LogicalResult()> emit);
 
+  /// Records the steps of a recurrence, each of which is a part that is recorded meanwhile; they follow each other in
+  /// one block. Where they are alike they become a loop. With `holdsValues` they have values in common that a call
+  /// would write to memory, so that no step is called.
+  LogicalResult recordSteps(OpBuilder &builder, bool holdsValues, function_ref<LogicalResult()> emit);
+
   /// Replaces parts that are alike by calls, where that pays. `kernel` is the function that has all parts; the new ones
   /// are put before it and returned.
   SmallVector<func::FuncOp> share(Operation *kernel);
@@ -44,12 +49,15 @@ private:
     /// Null where nothing was emitted.
     Operation *first = nullptr, *last = nullptr;
     std::list<Part> inner;
+    bool hasSteps = false, holdsValues = false;
   };
   struct Group;
   struct Uses;
   class Parameters;
 
   static SmallVector<Part *> filled(std::list<Part> &parts);
+  Part &recordPart(OpBuilder &builder, function_ref<LogicalResult()> emit, LogicalResult &emitted);
+  static void rollSteps(Operation *kernel, Part &part);
   static std::vector<Group> groupsOf(ArrayRef<Part *> parts, bool withSameIndices);
   static Uses usesOf(const Group &group, Parameters &parameters);
   void shareParts(Operation *kernel, ArrayRef<Part *> parts);

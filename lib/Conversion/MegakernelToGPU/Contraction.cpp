@@ -18,19 +18,22 @@ public:
       : context(context), domain(domain), isAlone(isLastUse && domain.numTiles <= context.grid),
         plan(planAt(domain, context.threads, sharedOffset)), builder(context.builder), loc(plan.op->getLoc()),
         math(builder, loc), unit(createUnit(context, plan)), aStager(context, domain, plan, plan.aOperand, plan.a),
-        bStager(context, domain, plan, plan.bOperand, plan.b), bIsStaged(domain.tile.getReusesKept()) {}
+        bStager(context, domain, plan, plan.bOperand, plan.b), aIsStaged(plan.rowsAt.has_value()),
+        bIsStaged(domain.tile.getReusesKept()) {}
 
   LogicalResult prefetch() override {
     // A CTA with several tiles, or a first chunk that others replace, would overwrite what is prefetched before it is
     // used.
     bool keepsFirst = domain.numTiles <= context.grid && (plan.numChunks == 1 || plan.isPipelined);
-    aIsStaged = keepsFirst && isPrefetched(plan.aOperand->get());
+    bool stagesA = keepsFirst && !aIsStaged && isPrefetched(plan.aOperand->get());
     bool stagesB = keepsFirst && !bIsStaged && isPrefetched(plan.bOperand->get());
+    aIsStaged |= stagesA;
     bIsStaged |= stagesB;
-    if (!aIsStaged && !stagesB)
+    hasPrefetched = stagesA || stagesB;
+    if (!hasPrefetched)
       return success();
     return context.forEachTile(domain, [&](ArrayRef<LaneIndex> origin) {
-      return stageOperands(context, loc, operandsIn(tilesOf(nullptr), aIsStaged, stagesB),
+      return stageOperands(context, loc, operandsIn(tilesOf(nullptr), stagesA, stagesB),
                            chunkStart(origin, math.constant(0)));
     });
   }
@@ -55,7 +58,8 @@ private:
 
   static ContractionPlan planAt(const TileDomain &domain, int64_t threads, int64_t sharedOffset) {
     ContractionPlan plan(domain, threads);
-    plan.a.byteOffset += sharedOffset;
+    if (!plan.rowsAt)
+      plan.a.byteOffset += sharedOffset;
     if (!plan.keptAt)
       plan.b.byteOffset += sharedOffset;
     plan.sharedOffset += sharedOffset;
@@ -102,19 +106,22 @@ private:
   FailureOr<SmallVector<Value>> multiplyChunks(ArrayRef<LaneIndex> origin) {
     if (plan.isPipelined)
       return multiplyPipelined(origin);
-    return carryThrough(
-        builder, loc, plan.numChunks, initial,
-        [&](Value chunk, ValueRange accumulators) -> FailureOr<SmallVector<Value>> {
-          Tiles tiles = tilesOf(chunk);
-          if (failed(stageOperands(context, loc, operandsIn(tiles, !aIsStaged, !bIsStaged), chunkStart(origin, chunk))))
-            return failure();
-          context.barrier(loc);
-          SmallVector<Value> next = addProduct(tiles, accumulators);
-          // The next chunk, or the sums, take the place of the operands.
-          if (plan.numChunks > 1 || (plan.layout.meets ? plan.sumsOffset() == 0 : !isAlone))
-            context.barrier(loc);
-          return next;
-        });
+    return carryThrough(builder, loc, plan.numChunks, initial,
+                        [&](Value chunk, ValueRange accumulators) -> FailureOr<SmallVector<Value>> {
+                          Tiles tiles = tilesOf(chunk);
+                          SmallVector<StagedOperand, 2> missing = operandsIn(tiles, !aIsStaged, !bIsStaged);
+                          if (failed(stageOperands(context, loc, missing, chunkStart(origin, chunk))))
+                            return failure();
+                          // What is there from earlier phases has a barrier behind it.
+                          if (!missing.empty() || hasPrefetched)
+                            context.barrier(loc);
+                          SmallVector<Value> next = addProduct(tiles, accumulators);
+                          // The next chunk, or the sums, take the place of the operands.
+                          bool isOverwritten = plan.layout.meets ? plan.sumsOffset() == 0 : !isAlone;
+                          if (plan.numChunks > 1 || (plan.stageBytes > 0 && isOverwritten))
+                            context.barrier(loc);
+                          return next;
+                        });
   }
 
   // While a chunk is multiplied, the next one goes into the other tile and the one after that is on its way. One
@@ -278,7 +285,7 @@ private:
   std::unique_ptr<MultiplyUnit> unit;
   Stager aStager, bStager;
   /// What is in shared memory before `run`.
-  bool aIsStaged = false, bIsStaged;
+  bool aIsStaged, bIsStaged, hasPrefetched = false;
   SmallVector<Value> initial;
   SmallVector<Result> results;
   /// What a thread's results read and write is on its way for so many of them at once; 0 for all, ahead of the product.

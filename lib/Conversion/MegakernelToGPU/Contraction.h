@@ -21,10 +21,9 @@ public:
   virtual SmallVector<Value> initialAccumulators() = 0;
   /// Adds the product of the staged tiles, or of the part of k that this thread's group has.
   virtual SmallVector<Value> multiply(Value aTile, Value bTile, ValueRange accumulators) = 0;
-  /// Where each run of `lanes()` results along n that this thread holds lies in the tile: (m, n).
+  /// Where each run of `lanes()` sums along n that this thread holds lies in the tile: (m, n). Runs that are known to
+  /// lie beyond the tile's own rows are left out.
   virtual SmallVector<std::pair<Value, Value>> resultPlaces() = 0;
-  /// A row that no result of run `index` lies before, as far as it is known.
-  virtual int64_t leastRow(size_t index) { return 0; }
   /// The values of run `index` of `resultPlaces`.
   virtual Value resultValues(ValueRange accumulators, size_t index) = 0;
   /// Holds where this thread has the results of run `index`; null where every thread has.

@@ -52,6 +52,8 @@ LogicalResult CtaContext::forEachTile(const TileDomain &domain,
   int64_t offset = tile.getFirstCta() % grid;
   if (offset != 0)
     first = math.rem(math.add(cta, grid - offset), grid);
+  if (isOwnTile(domain))
+    return body(domain.origin(math, first));
   return forStrided(*this, loc, first, domain.numTiles, grid, [&](Value number) {
     SmallVector<LaneIndex> origin = domain.origin(math, number);
     return leavesOut(domain) && record ? record([&] { return body(origin); }) : body(origin);

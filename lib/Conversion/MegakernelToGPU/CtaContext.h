@@ -3,10 +3,17 @@
 #ifndef TRAINKERNEL_LIB_CONVERSION_MEGAKERNELTOGPU_CTACONTEXT_H
 #define TRAINKERNEL_LIB_CONVERSION_MEGAKERNELTOGPU_CTACONTEXT_H
 
+#include "lib/Analysis/Chains.h"
 #include "lib/Conversion/Common/TileDomain.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 
+#include <map>
+
 namespace mlir::megakernel {
+
+/// What threads hold of operands that are kept, for one product after the other: for each place in shared memory and
+/// way to read it, the registers of each instruction in turn.
+using HeldFragments = std::map<std::vector<int64_t>, SmallVector<SmallVector<Value>>>;
 
 struct CtaContext {
   OpBuilder &builder;
@@ -19,6 +26,9 @@ struct CtaContext {
   unsigned indexBits;
   /// Runs what emits code that may be shared, see `SharedBodies::record`.
   std::function<LogicalResult(function_ref<LogicalResult()>)> record;
+  /// While code of a chain is emitted: the CTAs that have its tiles, no others get here; and what is held.
+  std::optional<TileCtas> chainCtas = std::nullopt;
+  HeldFragments *held = nullptr;
 
   IndexMath math(Location loc) const { return IndexMath(builder, loc); }
   /// A typed view of the CTA's shared memory, `byteOffset` bytes in.
@@ -26,8 +36,10 @@ struct CtaContext {
   Value sharedView(Location loc, ArrayRef<int64_t> shape, Type element, Value byteOffset) const;
   /// Joins the threads of the CTA.
   void barrier(Location loc) const;
-  /// Whether some CTAs have no tile of `domain`.
-  bool leavesOut(const TileDomain &domain) const { return domain.numTiles < grid; }
+  /// Whether some of the CTAs that get here have no tile of `domain`.
+  bool leavesOut(const TileDomain &domain) const { return domain.numTiles < grid && !isOwnTile(domain); }
+  /// Whether each CTA that gets here has one tile of `domain`.
+  bool isOwnTile(const TileDomain &domain) const { return chainCtas && ctasOf(domain.tile, grid) == chainCtas; }
   /// Runs `body` for each tile of `domain` that is placed on this CTA. Where CTAs are left out, what `body` emits may
   /// be shared: then they do not call it in vain.
   LogicalResult forEachTile(const TileDomain &domain,

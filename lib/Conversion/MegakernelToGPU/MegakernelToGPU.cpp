@@ -2,6 +2,7 @@
 
 #include "lib/Conversion/MegakernelToGPU/MegakernelToGPU.h"
 
+#include "lib/Analysis/Chains.h"
 #include "lib/Analysis/KernelAccesses.h"
 #include "lib/Analysis/OnChip.h"
 #include "lib/Conversion/Common/Describe.h"
@@ -17,6 +18,9 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/ScopeExit.h"
+
+#include <map>
 
 namespace mlir::megakernel {
 #define GEN_PASS_DEF_CONVERTMEGAKERNELTOGPU
@@ -90,15 +94,21 @@ public:
     // Ahead of all code: the ops are rewired as it is emitted.
     for (const PhaseInMemory &phase : phasesInMemory(kernel))
       layouts.try_emplace(phase.phase, phase, kernel.getThreads(), sharedBytes());
+    chains = chainsOf(kernel);
     createFunction();
     if (overlapsLaunches())
       emitEarlierLaunchesWait(*context, kernel.getLoc());
     recordTime(kernel.getLoc());
     if (steps != Steps::One)
       beginStep();
-    for (Operation &op : kernel.getBody().front())
-      if (failed(lower(op)))
+    Block &body = kernel.getBody().front();
+    for (Block::iterator at = body.begin(); at != body.end(); ++at) {
+      const Chain *chain = chainFrom(*at);
+      if (failed(chain ? lowerChain(*chain) : lower(*at)))
         return failure();
+      if (chain)
+        at = chain->phases.back()->getIterator();
+    }
     bodies.share(function);
     kernel.erase();
     return success();
@@ -120,6 +130,12 @@ private:
   }
   void createFunction();
   LogicalResult lower(Operation &op);
+  const Chain *chainFrom(Operation &op) const {
+    auto found = llvm::find_if(chains, [&](const Chain &chain) { return chain.phases.front() == &op; });
+    return found == chains.end() ? nullptr : found;
+  }
+  LogicalResult lowerChain(const Chain &chain);
+  LogicalResult lowerPhases(const Chain &chain);
   Value onChip(BufferOp buffer);
   LogicalResult lowerBarrier(BarrierOp barrier);
   void beginStep();
@@ -150,6 +166,9 @@ private:
   int64_t recorded = 0;
   IRMapping buffers;
   DenseMap<Operation *, SharedLayout> layouts;
+  SmallVector<Chain> chains;
+  /// How far from a part's start the whole buffer begins, by first CTA, number of parts and bytes of one.
+  std::map<std::tuple<int64_t, int64_t, int64_t>, Value> partStarts;
   gpu::GPUFuncOp function;
   SharedBodies bodies;
   std::optional<CtaContext> context;
@@ -249,6 +268,55 @@ LogicalResult KernelLowering::lower(Operation &op) {
   return success();
 }
 
+// Other CTAs have nothing to do up to the end, not even the barriers.
+LogicalResult KernelLowering::lowerChain(const Chain &chain) {
+  PhaseOp first = chain.phases.front();
+  Location loc = first.getLoc();
+  if (current.phase != first)
+    open(first);
+  if (isApart && failed(joinStep()))
+    return failure();
+  bool holdsValues = llvm::any_of(chain.phases, [](PhaseOp phase) {
+    return llvm::any_of(phase.getBody().front().getOps<TileOp>(), [](TileOp tile) { return tile.getInRegisters(); });
+  });
+  return bodies.recordSteps(builder, holdsValues, [&] {
+    Value isMember;
+    if (chain.ctas.count < context->grid) {
+      IndexMath math = context->math(loc);
+      Value place = context->cta;
+      if (chain.ctas.firstCta != 0)
+        place = math.rem(math.add(place, context->grid - chain.ctas.firstCta), context->grid);
+      isMember = math.less(place, chain.ctas.count);
+    }
+    return context->when(loc, isMember, [&] { return lowerPhases(chain); });
+  });
+}
+
+LogicalResult KernelLowering::lowerPhases(const Chain &chain) {
+  HeldFragments held;
+  context->chainCtas = chain.ctas;
+  context->held = &held;
+  auto leave = llvm::make_scope_exit([&] {
+    context->chainCtas = std::nullopt;
+    context->held = nullptr;
+  });
+  for (PhaseOp phase : chain.phases) {
+    // A step ends with the barrier behind it.
+    LogicalResult lowered = bodies.record(builder, [&] {
+      if (failed(lower(*phase)))
+        return failure();
+      bool isLast = phase == chain.phases.back();
+      for (Operation *op = phase->getNextNode(); !isLast && !isa<PhaseOp>(op); op = op->getNextNode())
+        if (failed(lower(*op)))
+          return failure();
+      return success();
+    });
+    if (failed(lowered))
+      return failure();
+  }
+  return success();
+}
+
 // A view of the whole buffer that has this CTA's part where it lies, so that indices are those of the buffer. Before
 // the part and behind it is what the CTA never touches.
 Value KernelLowering::onChip(BufferOp buffer) {
@@ -256,11 +324,15 @@ Value KernelLowering::onChip(BufferOp buffer) {
   IndexMath math = context->math(loc);
   trainkernel::Parts parts = partsOf(buffer);
   MemRefType type = typeInMemory(buffer.getType());
-  Value part = math.constant(0);
-  if (parts.count > 1)
-    part = math.rem(math.add(context->cta, context->grid - parts.firstCta), context->grid);
   int64_t bytes = bytesOfBuffer(buffer.getType()) / parts.count;
-  Value begin = math.sub(math.constant(*buffer.getSharedAt()), math.mul(part, bytes));
+  Value &start = partStarts[{parts.firstCta, parts.count, bytes}];
+  if (!start) {
+    Value part = math.constant(0);
+    if (parts.count > 1)
+      part = math.rem(math.add(context->cta, context->grid - parts.firstCta), context->grid);
+    start = math.mul(part, bytes);
+  }
+  Value begin = math.sub(math.constant(*buffer.getSharedAt()), start);
   return context->sharedView(loc, type.getShape(), type.getElementType(), begin);
 }
 

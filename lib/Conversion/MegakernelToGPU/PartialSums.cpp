@@ -63,9 +63,6 @@ public:
       int64_t lanes = unit->lanes();
       ElementEmitter emitter(builder, TileOp(), lanes);
       for (auto [index, place] : llvm::enumerate(unitPlaces)) {
-        // Nobody wants what is beyond the tile.
-        if (unit->leastRow(index) >= plan.rows)
-          continue;
         LaneIndex along{place.second, lanes > 1 ? 1 : 0, lanes};
         emitter.store(loc, unit->resultValues(accumulators, index), memory,
                       {LaneIndex{unit->group()}, LaneIndex{place.first}, along});

@@ -14,15 +14,17 @@ using namespace mlir::megakernel;
 WarpUnit::WarpUnit(const CtaContext &context, const ContractionPlan &plan)
     : context(context), plan(plan), builder(context.builder), loc(plan.op->getLoc()), math(builder, loc),
       stepDepth(trainkernel::findMatrixStep(plan.multiplier)->depth),
-      mBlocks(plan.sizeOf(plan.mLoop) / 16 / plan.layout.rows),
-      nBlocks(plan.sizeOf(plan.nLoop) / 8 / plan.layout.columns) {}
+      blockShape(trainkernel::matrixBlockOf(plan.sizeOf(plan.mLoop))),
+      mBlocks(plan.sizeOf(plan.mLoop) / blockShape.rows / plan.layout.rows),
+      nBlocks(plan.sizeOf(plan.nLoop) / blockShape.columns / plan.layout.columns), runs(runsOf()) {}
 
 std::string WarpUnit::check() const {
   int64_t m = plan.sizeOf(plan.mLoop), n = plan.sizeOf(plan.nLoop), k = plan.sizeOf(plan.kLoop);
-  if (m % 16 == 0 && n % 8 == 0 && k % stepDepth == 0)
+  if (m % blockShape.rows == 0 && n % blockShape.columns == 0 && k % stepDepth == 0)
     return "";
   return "m, n and k are " + std::to_string(m) + ", " + std::to_string(n) + " and " + std::to_string(k) +
-         ", expected multiples of 16, 8 and " + std::to_string(stepDepth);
+         ", expected multiples of " + std::to_string(blockShape.rows) + ", " + std::to_string(blockShape.columns) +
+         " and " + std::to_string(stepDepth);
 }
 
 SmallVector<Value> WarpUnit::initialAccumulators() {
@@ -34,6 +36,7 @@ SmallVector<Value> WarpUnit::initialAccumulators() {
 }
 
 SmallVector<Value> WarpUnit::multiply(Value aTile, Value bTile, ValueRange accumulators) {
+  prepare(bTile);
   if (!isActive)
     return multiplyActive(aTile, bTile, accumulators);
   auto branch = scf::IfOp::create(builder, loc, TypeRange(accumulators), isActive, /*withElseRegion=*/true);
@@ -45,29 +48,39 @@ SmallVector<Value> WarpUnit::multiply(Value aTile, Value bTile, ValueRange accum
   return SmallVector<Value>(branch.getResults());
 }
 
-// A lane holds two neighbours along n in rows lane / 4 and lane / 4 + 8 of each 16x8 block.
+// A lane holds two neighbours of a block's short dimension at lane / 4 and at lane / 4 + 8 of its long one, which is m,
+// or n where the block is turned.
+SmallVector<WarpUnit::Run> WarpUnit::runsOf() const {
+  SmallVector<Run> all;
+  for (int64_t block = 0; block < mBlocks * nBlocks; ++block)
+    for (int64_t half = 0; half < 2; ++half)
+      for (int64_t element = 0; element < 2; element += lanes())
+        all.push_back({block, half, element});
+  llvm::erase_if(all, [&](const Run &run) { return leastRow(run) >= plan.rows; });
+  return all;
+}
+
+// The row of the first lane, which no other lane's lies before.
+int64_t WarpUnit::leastRow(const Run &run) const {
+  return run.block / nBlocks * blockShape.rows + (isTurned() ? run.element : run.half * 8);
+}
+
 SmallVector<std::pair<Value, Value>> WarpUnit::resultPlaces() {
-  Value row = math.div(lane, 4), column = math.mul(math.rem(lane, 4), 2);
+  Value first = math.div(lane, 4), pair = math.mul(math.rem(lane, 4), 2);
   SmallVector<std::pair<Value, Value>> places;
-  for (int64_t i = 0; i < mBlocks; ++i)
-    for (int64_t j = 0; j < nBlocks; ++j)
-      for (int64_t half = 0; half < 2; ++half)
-        for (int64_t element = 0; element < 2; element += lanes())
-          places.emplace_back(math.add(math.add(warpM, i * 16 + half * 8), row),
-                              math.add(math.add(warpN, j * 8 + element), column));
+  for (const Run &run : runs) {
+    int64_t along = run.half * 8, across = run.element;
+    Value m = math.add(warpM, run.block / nBlocks * blockShape.rows + (isTurned() ? across : along));
+    Value n = math.add(warpN, run.block % nBlocks * blockShape.columns + (isTurned() ? along : across));
+    places.emplace_back(math.add(m, isTurned() ? pair : first), math.add(n, isTurned() ? first : pair));
+  }
   return places;
 }
 
-// Runs are in the order of `resultPlaces`.
-int64_t WarpUnit::leastRow(size_t index) {
-  int64_t perHalf = 2 / lanes(), half = index / perHalf % 2, block = index / perHalf / 2;
-  return block / nBlocks * 16 + half * 8;
-}
-
 Value WarpUnit::resultValues(ValueRange accumulators, size_t index) {
-  int64_t perHalf = 2 / lanes(), half = index / perHalf % 2, block = index / perHalf / 2;
-  Value pair = vector::ExtractOp::create(builder, loc, accumulators[block], half);
-  return lanes() == 2 ? pair : vector::ExtractOp::create(builder, loc, pair, index % 2).getResult();
+  const Run &run = runs[index];
+  Value pair = vector::ExtractOp::create(builder, loc, accumulators[run.block], run.half);
+  return lanes() == 2 ? pair : vector::ExtractOp::create(builder, loc, pair, run.element).getResult();
 }
 
 void WarpUnit::locateWarp() {
@@ -76,8 +89,8 @@ void WarpUnit::locateWarp() {
   lane = math.rem(context.thread, 32);
   isActive = layout.used() * 32 < context.threads ? math.less(warp, layout.used()) : Value();
   warpGroup = math.rem(math.div(warp, layout.perGroup()), layout.groups);
-  warpM = math.mul(math.rem(math.div(warp, layout.columns), layout.rows), mBlocks * 16);
-  warpN = math.mul(math.rem(warp, layout.columns), nBlocks * 8);
+  warpM = math.mul(math.rem(math.div(warp, layout.columns), layout.rows), mBlocks * blockShape.rows);
+  warpN = math.mul(math.rem(warp, layout.columns), nBlocks * blockShape.columns);
 }
 
 // Lane l gives the address of row l % 8 of block l / 8.
@@ -90,6 +103,9 @@ SmallVector<Value> WarpUnit::loadMatrices(Value memory, const SharedTile &tile, 
   Value downBlock = downFirst ? first : second, kBlock = downFirst ? second : first;
   Value down = math.add(start, math.mul(downBlock, 8)), along = math.add(k, math.mul(kBlock, perRow));
   Value outer = kInner ? math.add(down, row) : math.add(along, row), inner = kInner ? along : down;
+  // Behind rows that are used where they lie is something else.
+  if (&tile == &plan.a && plan.rowsAt && plan.rows < plan.sizeOf(plan.mLoop))
+    outer = math.min(outer, math.constant(plan.rows - 1));
   Value address = addressOf(memory, tile, outer, inner);
   Type i32 = builder.getI32Type();
   auto type = LLVM::LLVMStructType::getLiteral(builder.getContext(), SmallVector<Type>(tiles, i32));

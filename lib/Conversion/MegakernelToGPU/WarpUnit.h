@@ -1,7 +1,8 @@
 //===- WarpUnit.h - products by warps with matrix units ---------*- C++ -*-===//
 //
-// What all mma.sync instructions with blocks of 16 x 8 results share: which warp has which blocks, which lane has which
-// results, how operands come from shared memory with ldmatrix. Layouts are those of the PTX manual, "Matrix Fragments".
+// What all mma.sync instructions with blocks of 16 x 8 results, or 8 x 16 turned, share: which warp has which blocks,
+// which lane has which results, how operands come from shared memory with ldmatrix. Layouts are those of the PTX
+// manual, "Matrix Fragments".
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,19 +20,20 @@ public:
   WarpUnit(const CtaContext &context, const ContractionPlan &plan);
 
   std::string check() const override;
-  int64_t lanes() const override { return plan.extentOf(plan.nLoop) % 2 == 0 ? 2 : 1; }
+  int64_t lanes() const override { return !isTurned() && plan.extentOf(plan.nLoop) % 2 == 0 ? 2 : 1; }
   int64_t depth() const override { return stepDepth; }
   SmallVector<Value> initialAccumulators() override;
   SmallVector<Value> multiply(Value aTile, Value bTile, ValueRange accumulators) override;
   Value hasResults(size_t) override { return isActive; }
   Value group() override { return warpGroup; }
   SmallVector<std::pair<Value, Value>> resultPlaces() override;
-  int64_t leastRow(size_t index) override;
   Value resultValues(ValueRange accumulators, size_t index) override;
 
 protected:
   /// Adds the products of one step, which starts at `k` of the chunk, to the sums of all blocks.
   virtual void multiplyStep(Value aTile, Value bTile, Value k, MutableArrayRef<Value> sums) = 0;
+  /// Ahead of `multiply`, on all warps.
+  virtual void prepare(Value bTile) {}
   /// `multiply` on warps that have a part of the tile.
   virtual SmallVector<Value> multiplyActive(Value aTile, Value bTile, ValueRange accumulators);
 
@@ -56,14 +58,29 @@ protected:
   OpBuilder &builder;
   Location loc;
   IndexMath math;
-  /// Elements along k of one instruction; blocks of this warp along m and n.
-  int64_t stepDepth, mBlocks, nBlocks;
+  /// Whether the product is computed transposed, since the tile has few rows: b is the first operand of mma.sync.
+  bool isTurned() const { return blockShape.rows < blockShape.columns; }
+
+  /// Elements along k of one instruction.
+  int64_t stepDepth;
+  trainkernel::MatrixBlock blockShape;
+  /// Blocks of this warp along m and n.
+  int64_t mBlocks, nBlocks;
   Value lane, warpGroup, warpM, warpN, isActive;
 
 private:
+  /// Sums that a lane holds side by side: which block, which half of its long dimension, which element of the pair.
+  struct Run {
+    int64_t block, half, element;
+  };
+  SmallVector<Run> runsOf() const;
+  int64_t leastRow(const Run &run) const;
   void locateWarp();
   Value addressOf(Value memory, const SharedTile &tile, Value outer, Value inner);
   SmallVector<Value> multiplySteps(Value aTile, Value bTile, Value start, int64_t depth, ValueRange accumulators);
+
+  /// In the order of `resultPlaces`.
+  SmallVector<Run> runs;
 };
 
 } // namespace mlir::megakernel

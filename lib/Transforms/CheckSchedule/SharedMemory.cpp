@@ -4,6 +4,7 @@
 
 #include "lib/Analysis/KeptOperands.h"
 #include "lib/Analysis/OnChip.h"
+#include "lib/Analysis/RowsOnChip.h"
 #include "lib/Analysis/TileFootprint.h"
 #include "lib/Analysis/TileGeometry.h"
 
@@ -104,7 +105,7 @@ public:
   LogicalResult check() {
     for (const PhaseInMemory &phase : phasesInMemory(kernel)) {
       for (auto tile : PhaseOp(phase.phase).getBody().front().getOps<TileOp>())
-        if (failed(checkParts(tile)))
+        if (failed(checkParts(tile)) || failed(checkRows(tile)))
           return failure();
       if (failed(checkSpace(phase)))
         return failure();
@@ -117,6 +118,15 @@ public:
   }
 
 private:
+  LogicalResult checkRows(TileOp tile) {
+    std::optional<int64_t> at = tile.getRowsAt();
+    if (!at || findRowsOnChip(kernel, tile) == at)
+      return success();
+    return errorAt(tile) << "rows are taken from byte " << *at
+                         << " of shared memory, where the CTA does not have them as they are multiplied, expected no "
+                            "'rows_at'";
+  }
+
   LogicalResult checkParts(TileOp tile) {
     auto check = [&](Value operand, std::shared_ptr<const Footprint> footprint) -> LogicalResult {
       BufferOp buffer = onChipBufferOf(operand);

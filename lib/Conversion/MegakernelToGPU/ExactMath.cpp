@@ -24,7 +24,10 @@ namespace {
 /// Float32 arithmetic, on scalars or on vectors of one length.
 class FloatMath {
 public:
-  explicit FloatMath(Operation *op) : builder(op), loc(op->getLoc()), type(op->getResult(0).getType()) {}
+  explicit FloatMath(Operation *op) : FloatMath(OpBuilder(op), op) {}
+  /// The arithmetic of `op` elsewhere.
+  FloatMath(const OpBuilder &builder, Operation *op)
+      : builder(builder), loc(op->getLoc()), type(op->getResult(0).getType()) {}
 
   Value constant(double value) {
     Attribute element = builder.getF32FloatAttr(value);
@@ -192,14 +195,22 @@ static func::FuncOp functionOf(Operation *op) {
 // Usual operands
 //===----------------------------------------------------------------------===//
 
-// Below this a residual would be subnormal.
-static constexpr double leastSize = 0x1p-100;
-
 static Value callExact(OpBuilder &builder, Operation *op) {
   return func::CallOp::create(builder, op->getLoc(), functionOf(op), op->getOperands()).getResult(0);
 }
 
-// The residuals of a zero would lose its sign, and those of what is not finite are not numbers.
+// A quotient that was computed 2^64 times as large and is subnormal: one more addition, to a multiple of the unit that
+// subnormal numbers have, rounds it once.
+static Value roundSmall(FloatMath math, Value large, Value minusB, Value inverse, Value rounded) {
+  Value residual = math.fma(minusB, math.mul(rounded, math.constant(0x1p64)), large);
+  Value rest = math.mul(residual, inverse);
+  rest = math.fma(math.fma(minusB, rest, residual), inverse, rest);
+  return math.fma(rest, math.constant(0x1p-64), rounded);
+}
+
+// Of a small dividend the residuals would be subnormal, so all is computed 2^64 times as large. The residuals of a zero
+// would lose its sign, and those of what is not finite are not numbers. Adam's moments of what gets no gradient are
+// subnormal, so that small results have code in place.
 static Value divide(FloatMath math, arith::DivFOp op) {
   Value a = op.getLhs(), b = op.getRhs(), sizeOfB = math.abs(b), minusB = math.neg(b);
   Value inverse = math.inverse(b, minusB);
@@ -208,19 +219,25 @@ static Value divide(FloatMath math, arith::DivFOp op) {
   SmallVector<Value> isRare{math.anyBelow(sizeOfB, 0x1p-126), math.anyAbove(sizeOfB, 0x1p126)};
   if (matchPattern(a, m_OneFloat()))
     return math.choose(inverse, isRare, exact);
-  Value first = math.mul(a, inverse), size = math.abs(first), quotient = first;
+  Value large = math.mul(a, math.constant(0x1p64)), first = math.mul(large, inverse), size = math.abs(first);
+  Value quotient = first;
   for (int step = 0; step < 2; ++step)
-    quotient = math.fma(math.fma(minusB, quotient, a), inverse, quotient);
-  Value isZero = math.isZero(a);
-  isRare.push_back(math.anyBelow(math.select(isZero, math.constant(1), math.min(math.abs(a), size)), leastSize));
+    quotient = math.fma(math.fma(minusB, quotient, large), inverse, quotient);
   isRare.push_back(math.anyAbove(size, 0x1p126));
-  return math.choose(math.select(isZero, first, quotient), isRare, exact);
+  Value isZero = math.isZero(a), down = math.constant(0x1p-64);
+  Value rounded = math.mul(math.select(isZero, first, quotient), down);
+  Value isSmall = math.anyBelow(math.select(isZero, math.constant(1), size), 0x1p-61);
+  Value result = math.choose(rounded, isSmall, [&](OpBuilder &builder) {
+    FloatMath inBranch(builder, op);
+    return inBranch.select(isZero, rounded, roundSmall(inBranch, large, minusB, inverse, rounded));
+  });
+  return math.choose(result, isRare, exact);
 }
 
 static Value takeRoot(FloatMath math, math::SqrtOp op) {
-  Value a = op.getOperand(), isZero = math.isZero(a), size = math.select(isZero, math.constant(1), a);
-  return math.choose(math.select(isZero, a, math.root(a)),
-                     {math.anyBelow(size, leastSize), math.anyAbove(size, 0x1p126)},
+  Value a = op.getOperand(), isZero = math.isZero(a);
+  Value root = math.mul(math.root(math.mul(a, math.constant(0x1p64))), math.constant(0x1p-32));
+  return math.choose(math.select(isZero, a, root), {math.anyBelow(a, 0), math.anyAbove(a, 0x1p62)},
                      [&](OpBuilder &builder) { return callExact(builder, op); });
 }
 

@@ -245,7 +245,7 @@ LogicalResult KernelLowering::lower(Operation &op) {
   }
   if (isa<CommitOp>(op))
     return op.emitError("commit is not resolved, expected 'tk-commit-state' to have run");
-  builder.clone(op, buffers);
+  cloneReshape(builder, op, buffers);
   return success();
 }
 

@@ -434,6 +434,7 @@ struct ConvertMegakernelToGPUPass : public megakernel::impl::ConvertMegakernelTo
       if (failed(lowerKernel(kernel)))
         return signalPassFailure();
     computeExactly(getOperation());
+    lowerAbsolutes(getOperation());
   }
 
   LogicalResult lowerKernel(KernelOp kernel) {

@@ -23,6 +23,19 @@ def driver() -> Iterator[FakeDriver]:
     set_driver(None)
 
 
+@pytest.fixture(params=["cpu", "emulated"])
+def each_target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ``trainkernel.compile_training`` compiles for the CPU; then, in the emulator, for a GPU."""
+    if request.param == "emulated":
+        # Not all tests need what these do.
+        import trainkernel
+        from emulator import compile_emulated, missing_emulator
+
+        if missing := missing_emulator():
+            pytest.skip(missing)
+        monkeypatch.setattr(trainkernel, "compile_training", compile_emulated)
+
+
 @pytest.fixture(scope="session")
 def call_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The native part of calls, built from its source."""

@@ -11,7 +11,7 @@ import ctypes
 import os
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from trainkernel.capture import CapturedStep
+from trainkernel.capture import CapturedStep, capture
 from trainkernel.compiler import compile_step
 from trainkernel.compiler.tools import find_linker, find_tk_opt
 from trainkernel.errors import CompileError, DeviceError
@@ -307,3 +307,16 @@ def load_emulated(captured: CapturedStep, arch: str = "sm_90a", *, seed: int = 0
         options: those of ``compile_step``.
     """
     return load_lowered(lowered_step(captured, arch, **options), seed)
+
+
+def compile_emulated(step: Callable[..., Any], args: tuple[Any, ...], *, target: str, **options: Any) -> LoadedStep:
+    """In the place of ``compile_training`` for the CPU: the step as compiled for a GPU, on tensors of the CPU.
+
+    Args:
+        step: the step.
+        args: its arguments.
+        target: "cpu".
+        options: what else the capture takes.
+    """
+    assert target == "cpu"
+    return load_emulated(capture(step, args, **options))

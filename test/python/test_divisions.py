@@ -1,4 +1,4 @@
-"""Quotients, remainders and functions near zero through the CPU target, bit by bit against eager PyTorch."""
+"""Quotients, remainders and functions near zero through both targets, bit by bit against eager PyTorch."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ pytest.importorskip("torch_mlir")
 import trainkernel
 from trainkernel.errors import CaptureError
 
+pytestmark = pytest.mark.usefixtures("each_target")
+
 NAN, INF = float("nan"), float("inf")
 FLOATS = [NAN, INF, -INF, 0.0, -0.0, 1e-45, -1e-40, 1e-7, 1e-3, 0.1, -0.1, 0.3, 1.0, -1.0, 2.5, -2.5, 6.0, 7.0, -7.0]
 FLOATS += [65504.0, 1e8, -1e8, 3e38, -3e38]
@@ -26,7 +28,8 @@ def compiled(functions: Functions, *tensors: Any) -> list[Any]:
     def step(state: Any, *args: Any) -> Any:
         return state.sum(), tuple(function(*args) for function in functions.values()), state
 
-    args = (torch.ones(3), *tensors)
+    # A GPU wants them to be aligned.
+    args = (torch.ones(3), *(tensor.clone() for tensor in tensors))
     return list(trainkernel.compile_training(step, args, target="cpu")(*args)[1])
 
 

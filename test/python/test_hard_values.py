@@ -1,4 +1,4 @@
-"""Values that lowerings like to get wrong, through the CPU target: NaN, large integers, bools, small numbers."""
+"""Values that lowerings like to get wrong, through both targets: NaN, large integers, bools, small numbers."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ pytest.importorskip("torch_mlir")
 
 import trainkernel
 from trainkernel.errors import CaptureError
+
+pytestmark = pytest.mark.usefixtures("each_target")
 
 NAN, INF = float("nan"), float("inf")
 FLOATS = [NAN, INF, -INF, 0.0, -0.0, 1.0, -2.5, 3e38]

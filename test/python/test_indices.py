@@ -16,6 +16,8 @@ from torch.func import grad_and_value
 
 import trainkernel
 
+pytestmark = pytest.mark.usefixtures("each_target")
+
 CLASSES = 8
 
 Loss = Callable[[Any, Any], Any]

@@ -13,6 +13,8 @@ pytest.importorskip("torch_mlir")
 import trainkernel
 from trainkernel.errors import CaptureError
 
+pytestmark = pytest.mark.usefixtures("each_target")
+
 ROLES = trainkernel.StepRoles(loss=None, gradients={}, updates={})
 DTYPES = [torch.int8, torch.int16, torch.int32, torch.int64]
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {

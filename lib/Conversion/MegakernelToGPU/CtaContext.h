@@ -88,6 +88,9 @@ void emitEarlierLaunchesWait(const CtaContext &context, Location loc);
 /// branch for others.
 void computeExactly(ModuleOp module);
 
+/// Absolute values of whole numbers of any width: the lowering of GPU modules has those of 32 bits alone.
+void lowerAbsolutes(ModuleOp module);
+
 /// An index of 32 bits at most, of which the compiler does not know that it is the same in all rounds of a loop.
 /// Otherwise it computes all that follows from it ahead of the loop, for every phase, and has no registers left.
 Value computeAgain(const CtaContext &context, Location loc, Value index);

@@ -272,3 +272,14 @@ void mlir::megakernel::computeExactly(ModuleOp module) {
     op->erase();
   }
 }
+
+void mlir::megakernel::lowerAbsolutes(ModuleOp module) {
+  module.walk([](math::AbsIOp op) {
+    OpBuilder builder(op);
+    // As in eager, the least number stays as it is.
+    Value result =
+        LLVM::AbsOp::create(builder, op.getLoc(), op.getType(), op.getOperand(), /*is_int_min_poison=*/false);
+    op.replaceAllUsesWith(result);
+    op.erase();
+  });
+}

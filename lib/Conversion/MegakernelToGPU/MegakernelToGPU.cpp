@@ -264,7 +264,7 @@ LogicalResult KernelLowering::lower(Operation &op) {
   }
   if (isa<CommitOp>(op))
     return op.emitError("commit is not resolved, expected 'tk-commit-state' to have run");
-  builder.clone(op, buffers);
+  cloneReshape(builder, op, buffers);
   return success();
 }
 
@@ -506,6 +506,7 @@ struct ConvertMegakernelToGPUPass : public megakernel::impl::ConvertMegakernelTo
       if (failed(lowerKernel(kernel)))
         return signalPassFailure();
     computeExactly(getOperation());
+    lowerAbsolutes(getOperation());
   }
 
   LogicalResult lowerKernel(KernelOp kernel) {

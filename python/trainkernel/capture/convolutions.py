@@ -23,9 +23,17 @@ def convolution(
     groups: int,
 ) -> Any:
     """``aten.convolution``: a transposed one reads its input with gaps, and its kernel backwards."""
-    if not transposed:
-        return NotImplemented
     rank = weight.dim() - 2
+    if not transposed:
+        if groups == 1 or rank < 3:
+            return NotImplemented
+        # Of the groups of a volume torch-mlir has no form.
+        pieces = [
+            _convolved(part, kernel, stride, padding, dilation, 1)
+            for part, kernel in zip(tensor.chunk(groups, 1), weight.chunk(groups, 0), strict=True)
+        ]
+        made = torch.cat(pieces, 1)
+        return made if bias is None else made + bias.reshape([-1] + [1] * rank)
     stride, padding, dilation = (_each(values, rank) for values in (stride, padding, dilation))
     sizes = [
         (size - 1) * s - 2 * p + d * (k - 1) + extra + 1

@@ -68,6 +68,7 @@ _ROUNDED_ONCE = (
     _ATEN.special_entr.default,
     _ATEN.glu.default,
     _ATEN.glu_backward.default,
+    _ATEN.soft_margin_loss_backward.default,
 )
 
 
@@ -86,6 +87,7 @@ def decomposition_table() -> dict[OpOverload, Decomposition]:
         _ATEN.pow.Tensor_Tensor: integers.power,
         _ATEN.pow.Scalar: integers.power,
         _ATEN.mean.dim: integers.mean,
+        _ATEN.soft_margin_loss_backward.default: elementary.soft_margin_loss_backward,
     }
     for op in _ROUNDED_ONCE:
         table[op] = _rounded_once(op, table.get(op))
@@ -160,6 +162,11 @@ def decomposition_table() -> dict[OpOverload, Decomposition]:
         _ATEN.all.dim: elementary.truth_along,
         _ATEN.any.dims: elementary.any_dims,
         _ATEN.all.dims: elementary.all_dims,
+        _ATEN.dist.default: elementary.dist,
+        _ATEN.diagonal_scatter.default: elementary.diagonal_scatter,
+        _ATEN.replication_pad1d_backward.default: elementary.replication_pad_backward,
+        _ATEN.replication_pad2d_backward.default: elementary.replication_pad_backward,
+        _ATEN.replication_pad3d_backward.default: elementary.replication_pad_backward,
         _ATEN.as_strided.default: elementary.as_strided,
         _ATEN.as_strided_scatter.default: elementary.as_strided_scatter,
         _ATEN.masked_scatter.default: scattering.masked_scatter,
@@ -173,6 +180,12 @@ def decomposition_table() -> dict[OpOverload, Decomposition]:
         _ATEN.max_pool3d_with_indices.default: windows.max_pool3d_with_indices,
         _ATEN.max_pool2d_with_indices_backward.default: windows.max_pool_backward,
         _ATEN.max_pool3d_with_indices_backward.default: windows.max_pool_backward,
+        _ATEN._adaptive_avg_pool2d_backward.default: windows.adaptive_avg_pool2d_backward,
+        _ATEN._adaptive_avg_pool3d_backward.default: windows.adaptive_avg_pool3d_backward,
+        _ATEN.adaptive_max_pool2d_backward.default: windows.adaptive_max_pool2d_backward,
+        _ATEN.adaptive_max_pool3d_backward.default: windows.adaptive_max_pool3d_backward,
+        _ATEN.adaptive_max_pool2d.default: windows.adaptive_max_pool2d,
+        _ATEN.adaptive_max_pool3d.default: windows.adaptive_max_pool3d,
         _ATEN.avg_pool2d.default: windows.avg_pool2d,
         _ATEN.avg_pool3d.default: windows.avg_pool3d,
         _ATEN.avg_pool2d_backward.default: windows.avg_pool2d_backward,

@@ -114,6 +114,41 @@ def whole_amax(tensor: torch.Tensor, dim: Sequence[int] = (), keepdim: bool = Fa
     return tensor.clone() if tensor.dim() == 0 else NotImplemented
 
 
+def soft_margin_loss_backward(grad: torch.Tensor, tensor: torch.Tensor, target: torch.Tensor, reduction: int) -> Any:
+    """``aten.soft_margin_loss_backward``; a sigmoid less one would leave nothing of a small gradient."""
+    each = -target * torch.sigmoid(-target * tensor) * grad
+    return each / tensor.numel() if reduction == 1 else each
+
+
+def dist(left: torch.Tensor, right: torch.Tensor, p: float = 2) -> Any:
+    """``aten.dist``."""
+    return torch.linalg.vector_norm(left - right, p)
+
+
+def diagonal_scatter(
+    tensor: torch.Tensor, source: torch.Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> torch.Tensor:
+    """``aten.diagonal_scatter``: on the diagonal the element of the row."""
+    front = tensor.movedim((dim1, dim2), (-2, -1))
+    rows, columns = front.shape[-2:]
+    row = torch.arange(rows, device=tensor.device)
+    number = (row - max(-offset, 0)).clamp(0, source.shape[-1] - 1)
+    on_diagonal = row.unsqueeze(-1) + offset == torch.arange(columns, device=tensor.device)
+    made = torch.where(on_diagonal, source.index_select(-1, number).unsqueeze(-1), front)
+    return made.movedim((-2, -1), (dim1, dim2))
+
+
+def replication_pad_backward(grad: torch.Tensor, tensor: torch.Tensor, pad: Sequence[int]) -> torch.Tensor:
+    """``aten.replication_pad2d_backward`` and those of other ranks: edges collect what was made of them."""
+    for index in range(0, len(pad), 2):
+        axis = tensor.dim() - 1 - index // 2
+        size = tensor.shape[axis]
+        source = (torch.arange(grad.shape[axis], device=grad.device) - pad[index]).clamp(0, size - 1)
+        shape = [size if at == axis else count for at, count in enumerate(grad.shape)]
+        grad = torch.zeros(shape, dtype=grad.dtype, device=grad.device).index_add(axis, source, grad)
+    return grad
+
+
 def of_one_element(op: Any, otherwise: Any, tensors: int) -> Any:
     """A softmax or its gradient, which takes so many tensors, along the dimension that a tensor of one has not."""
 

@@ -170,6 +170,13 @@ def _checked() -> Iterator[None]:
         _is_checked.reset(token)
 
 
+def chosen_at(tensor: torch.Tensor, indices: Sequence[torch.Tensor | None]) -> torch.Tensor:
+    """Elements at indices that are in range."""
+    with _checked():
+        chosen: torch.Tensor = torch.ops.aten.index.Tensor(tensor, indices)
+        return chosen
+
+
 def _selected_at(tensor: torch.Tensor, indices: Sequence[torch.Tensor | None]) -> torch.Tensor:
     """Elements at indices that count from the start, poisoned where one is out of range."""
     used = [axis for axis, index in enumerate(indices) if index is not None]
@@ -180,8 +187,7 @@ def _selected_at(tensor: torch.Tensor, indices: Sequence[torch.Tensor | None]) -
         clean[axis] = index.clamp(0, tensor.shape[axis] - 1)
         beyond = is_outside(index, tensor.shape[axis])
         outside = beyond if outside is None else outside | beyond
-    with _checked():
-        chosen: torch.Tensor = torch.ops.aten.index.Tensor(tensor, clean)
+    chosen = chosen_at(tensor, clean)
     assert outside is not None
     # What the indices select stands where they stood if they stood together, else in front.
     is_adjacent = used == list(range(used[0], used[-1] + 1))

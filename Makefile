@@ -22,6 +22,7 @@ endef
 help:
 	@echo "make demo       build, compile a training step, train with it beside eager PyTorch, show both"
 	@echo "make check      format, lint, types, docs, lit tests, an installed wheel, steps for GPUs, pytest"
+	@echo "make conformance  try all operators of docs/conformance.md on PyTorch's own samples, and write that page"
 	@echo "make check-gpu  the tests that need an NVIDIA GPU"
 	@echo "make dev        build into build/ and install the package of this checkout into .venv"
 	@echo "make format     bring Python and C++ into the project's format"
@@ -88,6 +89,11 @@ wheel: dev
 	@$(BIN)/python -m pip wheel --quiet --no-build-isolation --no-deps -w dist --config-settings=build-dir=build \
 	  --config-settings=cmake.define.MLIR_DIR=$(SITE)/mlir/lib/cmake/mlir \
 	  --config-settings=cmake.define.LLVM_DIR=$(SITE)/llvm/lib/cmake/llvm .
+
+# What has results in build/conformance is not tried again; some two hours on two cores in all.
+.PHONY: conformance
+conformance: dev
+	$(BIN)/python test/conformance/run_conformance.py --jobs $(JOBS)
 
 check-gpu: dev
 	@$(BIN)/python -m pytest -q test/gpu; status=$$?; \

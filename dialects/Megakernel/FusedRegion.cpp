@@ -11,6 +11,23 @@ using namespace mlir::megakernel;
 
 bool mlir::megakernel::isReduction(linalg::GenericOp op) { return op.getNumReductionLoops() > 0; }
 
+SmallVector<Value> mlir::megakernel::extractedTensors(Operation *op) {
+  SmallVector<Value> tensors;
+  for (Region &region : op->getRegions())
+    region.walk([&](tensor::ExtractOp extract) {
+      if (!region.isAncestor(extract.getTensor().getParentRegion()) &&
+          !llvm::is_contained(tensors, extract.getTensor()))
+        tensors.push_back(extract.getTensor());
+    });
+  return tensors;
+}
+
+SmallVector<Value> mlir::megakernel::valuesRead(Operation *op) {
+  SmallVector<Value> values(op->getOperands());
+  llvm::append_range(values, extractedTensors(op));
+  return values;
+}
+
 static bool isAllowed(Operation *op) {
   return isa<linalg::GenericOp, linalg::FillOp, tensor::EmptyOp, tensor::ExpandShapeOp, tensor::CollapseShapeOp,
              tensor::ExtractSliceOp, tensor::InsertSliceOp, YieldOp>(op) ||

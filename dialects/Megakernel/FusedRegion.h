@@ -36,6 +36,13 @@ struct FusedRegion {
 /// Checks F2, F3 and F4; reports at the op at fault.
 LogicalResult verifyFusedRegion(Operation *op, Region &region);
 
+/// The tensors that the bodies of `op` read at places that they compute, with `tensor.extract`: they are no operands,
+/// and any of their elements may be read.
+SmallVector<Value> extractedTensors(Operation *op);
+
+/// All values from outside that `op` reads: its operands and what its bodies extract from.
+SmallVector<Value> valuesRead(Operation *op);
+
 /// True where `op` has reduction iterators.
 bool isReduction(linalg::GenericOp op);
 

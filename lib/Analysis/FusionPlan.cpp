@@ -43,7 +43,7 @@ FusionPlan::FusionPlan(StepOp step) {
   for (unsigned group = 0; group < groups.size(); ++group) {
     llvm::SetVector<unsigned> reads;
     for (Operation *op : groups[group].ops)
-      for (Value operand : op->getOperands())
+      for (Value operand : valuesRead(op))
         collectGroups(operand, reads);
     reads.remove(group);
     groups[group].predecessors = reads;
@@ -84,7 +84,7 @@ static void collectComputed(Value value, llvm::SetVector<Operation *> &into) {
     into.insert(op);
     return;
   }
-  for (Value operand : op->getOperands())
+  for (Value operand : valuesRead(op))
     collectComputed(operand, into);
 }
 
@@ -101,7 +101,7 @@ void FusionPlan::keepCostlyOperands(GenericOp op) {
     if (lazy == costOfLazy.end() || lazy->second <= maxOperandCost)
       continue;
     llvm::SetVector<unsigned> reads;
-    for (Value operand : source->getOperands())
+    for (Value operand : valuesRead(source))
       collectGroups(operand, reads);
     if (reads.empty())
       continue;
@@ -124,7 +124,7 @@ void FusionPlan::collectGroups(Value value, llvm::SetVector<unsigned> &into) con
     into.insert(*group);
     return;
   }
-  for (Value operand : op->getOperands())
+  for (Value operand : valuesRead(op))
     collectGroups(operand, into);
 }
 
@@ -144,7 +144,7 @@ bool FusionPlan::dependsOn(unsigned group, unsigned other) const {
 
 void FusionPlan::place(GenericOp op) {
   llvm::SetVector<unsigned> reads;
-  for (Value operand : op->getOperands())
+  for (Value operand : valuesRead(op))
     collectGroups(operand, reads);
   if (isReduction(op)) {
     addGroup(op, reads);
@@ -191,6 +191,12 @@ std::optional<unsigned> FusionPlan::findEpilogue(GenericOp op, const llvm::SetVe
     if (from.contains(*best) && !isSameElement)
       best = std::nullopt;
   }
+  for (Value extracted : extractedTensors(op)) {
+    llvm::SetVector<unsigned> from;
+    collectGroups(extracted, from);
+    if (best && from.contains(*best))
+      best = std::nullopt;
+  }
   return best;
 }
 
@@ -215,7 +221,7 @@ bool FusionPlan::mayBeLazy(GenericOp op) const {
 
 int64_t FusionPlan::costIfLazy(GenericOp op) const {
   int64_t cost = bodyCost(op);
-  for (Value operand : op->getOperands())
+  for (Value operand : valuesRead(op))
     cost += lazyCost(operand);
   return cost;
 }

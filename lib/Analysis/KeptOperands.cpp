@@ -75,7 +75,7 @@ bool ElementText::addBody(GenericOp op, Value scalar, ArrayRef<AffineExpr> loops
     return add(operand->get(), indices);
   }
   Operation *inner = scalar.getDefiningOp();
-  if (inner->getNumResults() != 1 || inner->getNumRegions() != 0 || isa<linalg::IndexOp>(inner))
+  if (inner->getNumResults() != 1 || inner->getNumRegions() != 0 || isa<linalg::IndexOp, tensor::ExtractOp>(inner))
     return false;
   os << inner->getName() << inner->getAttrDictionary() << inner->getResult(0).getType() << "(";
   for (Value operand : inner->getOperands()) {

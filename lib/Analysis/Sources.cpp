@@ -2,6 +2,7 @@
 
 #include "lib/Analysis/Sources.h"
 
+#include "dialects/Megakernel/FusedRegion.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Operation.h"
 #include "mlir/IR/TypeUtilities.h"
@@ -14,7 +15,7 @@ static void collectSources(Value value, int64_t elements, Sources &sources) {
   if (!type || type.getNumElements() * 2 <= elements)
     return;
   if (Operation *op = value.getDefiningOp())
-    for (Value operand : op->getOperands())
+    for (Value operand : valuesRead(op))
       collectSources(operand, elements, sources);
   else
     sources.insert(value);

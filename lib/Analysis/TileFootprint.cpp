@@ -15,6 +15,13 @@ using trainkernel::SyncScope;
 
 static ArrayRef<int64_t> shapeOf(Value value) { return cast<RankedTensorType>(value.getType()).getShape(); }
 
+static Box wholeOf(Value tensor) {
+  Box whole;
+  for (int64_t extent : shapeOf(tensor))
+    whole.push_back({0, extent - 1});
+  return whole;
+}
+
 // The values of `expr` over a box of loops, or nothing where they cannot be bounded.
 static std::optional<Interval> evaluate(AffineExpr expr, const Box &loops) {
   if (auto dim = dyn_cast<AffineDimExpr>(expr))
@@ -130,12 +137,8 @@ void BoxWalker::visit(Value tensor, const Box &box) {
   // Of other ops, reshapes keep the order of the elements; what else reads tensors is taken to read all of them.
   bool isReshape = isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op);
   for (Value operand : op->getOperands())
-    if (isa<RankedTensorType>(operand.getType())) {
-      Box whole;
-      for (int64_t extent : shapeOf(operand))
-        whole.push_back({0, extent - 1});
-      visit(operand, isReshape ? trainkernel::reshapeBox(box, shapeOf(tensor), shapeOf(operand)) : whole);
-    }
+    if (isa<RankedTensorType>(operand.getType()))
+      visit(operand, isReshape ? trainkernel::reshapeBox(box, shapeOf(tensor), shapeOf(operand)) : wholeOf(operand));
 }
 
 const Box &BoxWalker::loopsOf(linalg::GenericOp op) {
@@ -160,6 +163,8 @@ void BoxWalker::visitGeneric(linalg::GenericOp op, OpResult result, const Box &b
       read.push_back(evaluate(expr, loops).value_or(Interval{0, extent - 1}));
     visit(operand.get(), read);
   }
+  for (Value extracted : extractedTensors(op))
+    visit(extracted, wholeOf(extracted));
 }
 
 // Both tensors are read, the inserted one at its nearest element: see `ElementEmitter`.

@@ -14,6 +14,7 @@
 #include "lib/Transforms/CheckSchedule/CheckSchedule.h"
 #include "lib/Transforms/CommitState/CommitState.h"
 #include "lib/Transforms/EmbedManifest/EmbedManifest.h"
+#include "lib/Transforms/ExpandWindows/ExpandWindows.h"
 #include "lib/Transforms/FetchAhead/FetchAhead.h"
 #include "lib/Transforms/ImportLinalg/ImportLinalg.h"
 #include "lib/Transforms/InlinePointwise/InlinePointwise.h"
@@ -67,6 +68,8 @@ static void buildImport(OpPassManager &pm, const ImportOptions &options) {
   pm.addPass(createTkImportLinalg(linalg));
   // One kind of op from here on, so that no later pass needs a case for a named one.
   pm.addPass(createLinalgGeneralizeNamedOpsPass());
+  // A convolution is a matrix product from here on, whose operands later passes know.
+  pm.addNestedPass<StepOp>(createTkExpandWindows());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
   // Accumulators are widened while sums still show their narrow type; only then is narrow arithmetic made explicit.

@@ -13,6 +13,7 @@
 #include "lib/Transforms/CheckSchedule/CheckSchedule.h"
 #include "lib/Transforms/CommitState/CommitState.h"
 #include "lib/Transforms/EmbedManifest/EmbedManifest.h"
+#include "lib/Transforms/ExpandWindows/ExpandWindows.h"
 #include "lib/Transforms/FetchAhead/FetchAhead.h"
 #include "lib/Transforms/ImportLinalg/ImportLinalg.h"
 #include "lib/Transforms/InlinePointwise/InlinePointwise.h"
@@ -44,6 +45,7 @@ void mlir::megakernel::registerPasses() {
 void mlir::megakernel::registerOwnPasses() {
   registerEmbedManifestPasses();
   registerImportLinalgPasses();
+  registerExpandWindowsPasses();
   registerNormalizeNumericsPasses();
   registerKeepRoundingPasses();
   registerVerifyAutodiffPasses();

@@ -280,6 +280,34 @@ class StepBuilder:
         text = f"{{name}} = tensor.extract_slice {a.name}{lists} : {a.type} to {{type}}"
         return self.add(text, a.value[where], a.dtype)
 
+    def take_rows(self, a: Tensor, rows: Tensor) -> Tensor:
+        """Rows of a by their numbers, those beyond the last one taken to it."""
+        places = np.minimum(rows.value.astype(np.uint64), a.shape[0] - 1).astype(np.int64)
+        body = (
+            f"%r = arith.index_cast %i0 : {rows.dtype} to index\n%c = linalg.index 1 : index\n"
+            f"%y = tensor.extract {a.name}[%r, %c] : {a.type}"
+        )
+        return self.pointwise(body, a.value[places], a.dtype, (rows, [0]))
+
+    def turn(self, a: Tensor) -> Tensor:
+        """The last dimension of a matrix backwards."""
+        body = (
+            f"%r = linalg.index 0 : index\n%c = linalg.index 1 : index\n"
+            f"%last = arith.constant {a.shape[1] - 1} : index\n%t = arith.subi %last, %c : index\n"
+            f"%y = tensor.extract {a.name}[%r, %t] : {a.type}"
+        )
+        return self.pointwise(body, a.value[:, ::-1], a.dtype)
+
+    def windows(self, a: Tensor, size: int, step: int, gap: int) -> Tensor:
+        """The sums of windows of the last dimension of a matrix."""
+        count = (a.shape[1] - gap * (size - 1) - 1) // step + 1
+        taken = np.stack([a.value[:, i * gap : i * gap + (count - 1) * step + 1 : step] for i in range(size)], -1)
+        into, window = self.fill((a.shape[0], count), 0, a.dtype), self.empty((size,), a.dtype)
+        maps = [affine_map(3, [0, f"d1 * {step} + d2 * {gap}"]), affine_map(3, [2]), affine_map(3, [0, 1])]
+        body = f"%y = arith.{instruction('add', a.dtype)} %i0, %o : {a.dtype}"
+        kinds = ["parallel", "parallel", "reduction"]
+        return self.generic([a, window], maps, into, kinds, body, rounded(taken.sum(-1), a.dtype))
+
     @property
     def module(self) -> str:
         """The module's text."""

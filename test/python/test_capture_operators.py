@@ -1,8 +1,7 @@
-"""Operators that do not compile, and arguments and numbers that no kernel can take, refused in words of PyTorch."""
+"""Arguments and numbers that no kernel can take, refused in words of PyTorch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,46 +9,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch_mlir")
 
-import torch.nn.functional as F
-
 from test_capture_errors import ones, refused
 from trainkernel.capture import capture
-
-# Each is refused where a step is compiled; linalg can say it.
-
-
-def convolves(state: Any, x: Any) -> Any:
-    return F.conv1d(x[None, None], state[None, None]).sum(), state  # here
-
-
-def takes_rows(state: Any, x: Any) -> Any:
-    ids = (x > 1).to(torch.int64)
-    return state[ids].sum(), state  # here
-
-
-def embeds(state: Any, x: Any) -> Any:
-    ids = (x > 1).to(torch.int64)
-    return F.embedding(ids, state[:, None]).sum(), state  # here
-
-
-def turns_around(state: Any, x: Any) -> Any:
-    return (x * state.flip(0)).sum(), state  # here
-
-
-NOT_COMPILABLE: dict[Callable[..., Any], str] = {
-    convolves: "operator aten.convolution is not supported",
-    takes_rows: "operator aten.index.Tensor is not supported",
-    embeds: "operator aten.embedding is not supported",
-    turns_around: "operator aten.flip is not supported",
-}
-
-
-@pytest.mark.parametrize("step", NOT_COMPILABLE, ids=lambda step: step.__name__)
-def test_an_operator_that_does_not_compile_is_named(step: Callable[..., Any]) -> None:
-    assert "linalg" in capture(step, (ones(3), 2 * ones(3))).mlir
-    error = refused(step, (ones(3), 2 * ones(3)), NOT_COMPILABLE[step], compilable=True)
-    assert error.location is not None and error.location.text.endswith("# here")
-    assert error.hint and "linalg" not in str(error) and "tensor." not in str(error)
 
 
 def test_matrices_of_two_dtypes_are_refused() -> None:

@@ -58,3 +58,24 @@ def test_an_old_state_that_is_returned_beside_the_new_one() -> None:
     step.output(a)
     step.new_state(step.scale(a, 2), a)
     check(step)
+
+
+@pytest.mark.parametrize("columns", [1, 16, 33])
+@pytest.mark.parametrize("target", ["cpu", "sm_90a"])
+def test_elements_at_computed_places(columns: int, target: str) -> None:
+    step = StepBuilder()
+    table, rows = step.argument((7, columns)), step.argument((11,), "i64")
+    other = step.argument((7, columns))
+    # Numbers from -3 on: what is below zero is beyond the last row.
+    step.output(step.take_rows(table, rows))
+    # Of values that are computed where they are read, and of those of another phase.
+    step.output(step.turn(step.take_rows(step.binary("add", table, other), rows)))
+    step.output(step.take_rows(step.contract("mk,kn->mn", table, step.argument((columns, 5))), rows))
+    check(step, scheduled_for=target)
+
+
+@pytest.mark.parametrize(("size", "stride", "gap"), [(3, 1, 1), (2, 2, 1), (3, 2, 3), (4, 3, 2)])
+def test_reductions_of_windows(size: int, stride: int, gap: int) -> None:
+    step = StepBuilder()
+    step.output(step.windows(step.argument((5, 40)), size, stride, gap))
+    check(step)

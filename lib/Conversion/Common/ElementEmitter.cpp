@@ -205,6 +205,12 @@ Value ElementEmitter::emitGeneric(GenericOp op, OpResult result, ArrayRef<LaneIn
   SmallVector<LaneIndex> loops(indices.size());
   for (auto [expr, index] : llvm::zip(map.getResults(), indices))
     loops[cast<AffineDimExpr>(expr).getPosition()] = index;
+  bool isAffineInLanes = llvm::all_of(op->getOpOperands(), [&](OpOperand &operand) {
+    return !isa<RankedTensorType>(operand.get().getType()) || op.getMatchingBlockArgument(&operand).use_empty() ||
+           operandIndices(operand, loops);
+  });
+  if (!isAffineInLanes)
+    return emitPerLane(result, indices);
   return emitBody(op, loops, /*accumulator=*/nullptr, result.getResultNumber());
 }
 
@@ -251,6 +257,13 @@ Value ElementEmitter::emitBody(GenericOp op, ArrayRef<LaneIndex> loops, Value ac
       mapping.map(index.getResult(), value);
       continue;
     }
+    if (auto extract = dyn_cast<tensor::ExtractOp>(inner)) {
+      Value element = emitExtract(extract, loops, mapping);
+      if (!element)
+        return nullptr;
+      mapping.map(extract.getResult(), element);
+      continue;
+    }
     if (!cloneOp(inner, mapping))
       return nullptr;
   }
@@ -259,6 +272,66 @@ Value ElementEmitter::emitBody(GenericOp op, ArrayRef<LaneIndex> loops, Value ac
   if (!yielded)
     yielded = outsideConstant(op, result);
   return yielded ? splat(op.getLoc(), yielded) : nullptr;
+}
+
+// True where `value` of a body is the same in all lanes: nothing that it is computed from moves with them.
+static bool isUniformInBody(Value value, ArrayRef<LaneIndex> loops) {
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    auto generic = dyn_cast<GenericOp>(argument.getOwner()->getParentOp());
+    if (!generic)
+      return true;
+    AffineMap map = generic.getMatchingIndexingMap(generic.getMatchingOpOperand(argument));
+    return llvm::all_of(llvm::enumerate(loops),
+                        [&](auto loop) { return loop.value().isUniform() || !map.isFunctionOfDim(loop.index()); });
+  }
+  Operation *op = value.getDefiningOp();
+  if (auto index = dyn_cast<linalg::IndexOp>(op))
+    return loops[index.getDim()].isUniform();
+  return op->hasTrait<OpTrait::ConstantLike>() ||
+         (isa<GenericOp>(op->getParentOp()) &&
+          llvm::all_of(op->getOperands(), [&](Value operand) { return isUniformInBody(operand, loops); }));
+}
+
+// An element at a place that the body computes. What is out of range is taken to the last element, so that no memory
+// but the tensor's is read. Lanes are neighbours where only a loop's own index moves.
+Value ElementEmitter::emitExtract(tensor::ExtractOp op, ArrayRef<LaneIndex> loops, const IRMapping &mapping) {
+  Location loc = op.getLoc();
+  IndexMath math(builder, loc);
+  auto lane = [&](Value value, int64_t number) -> Value {
+    return isa<VectorType>(value.getType()) ? vector::ExtractOp::create(builder, loc, value, number).getResult()
+                                            : value;
+  };
+  ArrayRef<int64_t> shape = op.getTensor().getType().getShape();
+  SmallVector<LaneIndex> indices;
+  SmallVector<Value> places;
+  bool staysTogether = true;
+  for (auto [index, extent] : llvm::zip_equal(op.getIndices(), shape)) {
+    Value place = mapping.lookupOrNull(index);
+    if (!place && !(place = outsideConstant(op, index)))
+      return nullptr;
+    places.push_back(place);
+    auto loop = index.getDefiningOp<linalg::IndexOp>();
+    bool isInside = loop && op->getParentOfType<GenericOp>().getStaticLoopRanges()[loop.getDim()] <= extent;
+    if (isInside)
+      indices.push_back(loops[loop.getDim()]);
+    else if (lanes == 1 || isUniformInBody(index, loops))
+      indices.push_back({math.min(lane(place, 0), math.constant(extent - 1)), 0, 1});
+    else
+      staysTogether = false;
+  }
+  if (staysTogether)
+    return emit(op.getTensor(), indices);
+  SmallVector<Value> elements;
+  for (int64_t number = 0; number < lanes; ++number) {
+    SmallVector<LaneIndex> own;
+    for (auto [place, extent] : llvm::zip_equal(places, shape))
+      own.push_back({math.min(lane(place, number), math.constant(extent - 1)), 0, 1});
+    Value element = ElementEmitter(builder, tile, 1).emit(op.getTensor(), own);
+    if (!element)
+      return nullptr;
+    elements.push_back(element);
+  }
+  return vector::FromElementsOp::create(builder, loc, VectorType::get(lanes, elements[0].getType()), elements);
 }
 
 // Clones a scalar op of a body; with lanes, the op of the same name on vectors.

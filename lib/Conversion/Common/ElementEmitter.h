@@ -72,6 +72,7 @@ private:
   std::optional<SmallVector<LaneIndex>> insertedIndices(tensor::InsertSliceOp op, ArrayRef<LaneIndex> indices,
                                                         Value &inside);
   Value emitPerLane(Value tensor, ArrayRef<LaneIndex> indices);
+  Value emitExtract(tensor::ExtractOp op, ArrayRef<LaneIndex> loops, const IRMapping &mapping);
   Value truthOf(Value byte);
   int64_t startOf(Value buffer);
   Value outsideConstant(Operation *user, Value value);

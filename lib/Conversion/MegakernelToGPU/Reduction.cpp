@@ -213,19 +213,26 @@ SmallVector<Value> ReductionEmitter::combineParts(ValueRange partials) {
   if (left == 1)
     return totals;
   SmallVector<Value> scratch;
+  // A bool is a byte in memory.
+  auto inMemory = [&](Type type) -> Type { return type.isInteger(1) ? builder.getI8Type() : type; };
   for (auto [index, partial] : llvm::enumerate(partials))
     scratch.push_back(
-        context.sharedView(loc, scratchShape, partial.getType(), sharedOffset + index * context.threads * 8));
+        context.sharedView(loc, scratchShape, inMemory(partial.getType()), sharedOffset + index * context.threads * 8));
   auto loadAt = [&](size_t index, Value from) -> Value {
-    return memref::LoadOp::create(builder, loc, scratch[index], ValueRange{from, output});
+    Value loaded = memref::LoadOp::create(builder, loc, scratch[index], ValueRange{from, output});
+    Type type = totals[index].getType();
+    return type == loaded.getType() ? loaded : arith::TruncIOp::create(builder, loc, type, loaded).getResult();
   };
   Value leads = left < parts ? arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, math.rem(part, warpSize),
                                                      math.constant(0))
                              : Value();
   auto publish = [&] {
     (void)context.when(loc, leads, [&] {
-      for (auto [total, memory] : llvm::zip(totals, scratch))
-        memref::StoreOp::create(builder, loc, total, memory, ValueRange{place, output});
+      for (auto [total, memory] : llvm::zip(totals, scratch)) {
+        Type type = inMemory(total.getType());
+        Value stored = type == total.getType() ? total : arith::ExtUIOp::create(builder, loc, type, total).getResult();
+        memref::StoreOp::create(builder, loc, stored, memory, ValueRange{place, output});
+      }
       return success();
     });
     context.barrier(loc);

@@ -5,11 +5,11 @@ def TkImportLinalg : Pass<"tk-import-linalg", "::mlir::ModuleOp"> {
   let description = [{
     Needs a module with one `func.func` on ranked tensors whose arguments and results carry `megakernel.role`
     (a string), and new states `megakernel.updates`. Leaves a `megakernel.step` of the same name and body in its
-    place, and on it `fp32`, where that is not `ieee`: how float32 products are computed. `tensor.concat` and `tensor.pad` become `tensor.insert_slice`.
+    place, and on it `fp32`, where that is not `ieee`: how float32 products are computed. `tensor.concat` and `tensor.pad` become `tensor.insert_slice`;
+    assertions in bodies, on indices, are dropped.
 
-    Fails where a role is missing or not a role, where the function has more than one block, where an op reads
-    a tensor through windows, as convolutions and poolings do, where `fp32` is none of these, or where the result
-    violates a constraint of `megakernel.step`; declare the roles when capturing the step.
+    Fails where a role is missing or not a role, where the function has more than one block, where `fp32` is none of
+    these, or where the result violates a constraint of `megakernel.step`; declare the roles when capturing the step.
 
     Example:
 

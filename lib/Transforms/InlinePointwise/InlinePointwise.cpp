@@ -110,8 +110,6 @@ struct InlinePointwisePass : public megakernel::impl::TkInlinePointwiseBase<Inli
                           "linalg on tensors";
         return signalPassFailure();
       }
-    if (failed(verifyBodies(step)))
-      return signalPassFailure();
     FusionPlan plan(step);
     OpBuilder builder(block.getTerminator());
     IRMapping materialized;
@@ -129,16 +127,6 @@ struct InlinePointwisePass : public megakernel::impl::TkInlinePointwiseBase<Inli
     replaceOutsideUses(block, materialized);
     eraseDeadOps(block);
     moveViewsToEnd(block);
-  }
-
-  // An element at a place that another tensor names has no form that a fused region could hold.
-  static LogicalResult verifyBodies(StepOp step) {
-    WalkResult walk = step.walk([](tensor::ExtractOp op) {
-      op.emitError() << "'" << op->getName()
-                     << "' in the body of a linalg op is not supported: indexing by a tensor and flip";
-      return WalkResult::interrupt();
-    });
-    return failure(walk.wasInterrupted());
   }
 
   // A constant or slice that is returned is computed by a fused op of its own.

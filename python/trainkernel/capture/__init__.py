@@ -74,7 +74,6 @@ def capture(
     *,
     name: str = "step",
     roles: StepRoles | None = None,
-    compilable: bool = False,
 ) -> CapturedStep:
     """Capture a step ``step(state, *batch) -> (loss, new_state)`` or ``(loss, gradients, new_state)``.
 
@@ -89,7 +88,6 @@ def capture(
         name: the symbol of the kernel, an ASCII identifier of at most 255 characters other than "_" that does not
             begin with "trainkernel_" or "__nv".
         roles: where the step's arguments and outputs are paired otherwise than above.
-        compilable: refuse what linalg can say and a kernel cannot hold, such as convolutions.
 
     Raises:
         CaptureError: the step cannot be compiled; the message names the operation or argument and the user's line.
@@ -115,7 +113,7 @@ def capture(
             table = assign_roles(inputs, outputs, resolved)
         out_paths = traced.out_spec.paths("out")
         leaves = Leaves(arguments.names, out_paths, table)
-        text = lower(traced, leaves, name, _definition(step), compilable=compilable)
+        text = lower(traced, leaves, name, _definition(step))
     manifest = _manifest(name, arguments, traced.out_spec, traced.out_types, table)
     manifest |= {"roles": _roles_json(resolved, table, traced, arguments.names), "source": _source(step)}
     return CapturedStep(text, manifest, arguments.spec, traced.out_spec)

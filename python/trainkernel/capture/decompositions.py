@@ -12,7 +12,17 @@ from torch._decomp import get_decompositions
 from torch._ops import OpOverload
 from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
-from trainkernel.capture import division, extrema, indexing, integers
+from trainkernel.capture import (
+    convolutions,
+    division,
+    elementary,
+    extrema,
+    indexing,
+    integers,
+    scans,
+    scattering,
+    windows,
+)
 from trainkernel.capture.rounding import LOW_PRECISION, rounded
 
 Decomposition = Callable[..., Any]
@@ -58,6 +68,7 @@ _ROUNDED_ONCE = (
     _ATEN.special_entr.default,
     _ATEN.glu.default,
     _ATEN.glu_backward.default,
+    _ATEN.soft_margin_loss_backward.default,
 )
 
 
@@ -76,6 +87,7 @@ def decomposition_table() -> dict[OpOverload, Decomposition]:
         _ATEN.pow.Tensor_Tensor: integers.power,
         _ATEN.pow.Scalar: integers.power,
         _ATEN.mean.dim: integers.mean,
+        _ATEN.soft_margin_loss_backward.default: elementary.soft_margin_loss_backward,
     }
     for op in _ROUNDED_ONCE:
         table[op] = _rounded_once(op, table.get(op))
@@ -117,18 +129,83 @@ def decomposition_table() -> dict[OpOverload, Decomposition]:
         _ATEN.var_mean.correction: _var_mean,
         _ATEN.nll_loss_forward.default: indexing.nll_loss_forward,
         _ATEN.nll_loss_backward.default: indexing.nll_loss_backward,
-        _ATEN.embedding_dense_backward.default: indexing.embedding_dense_backward,
-        _ATEN.index_put.default: indexing.index_put,
-        _ATEN.index_add.default: indexing.index_add,
+        _ATEN.embedding.default: indexing.embedding,
+        _ATEN.index.Tensor: indexing.index,
+        _ATEN.index_select.default: indexing.index_select,
+        _ATEN.take.default: indexing.take,
         _ATEN.gather.default: indexing.gather,
-        _ATEN.scatter.src: indexing.scatter,
-        _ATEN.scatter.value: indexing.scatter,
-        _ATEN.scatter_add.default: indexing.scatter_add,
+        _ATEN.embedding_dense_backward.default: scattering.embedding_dense_backward,
+        _ATEN.index_put.default: scattering.index_put,
+        _ATEN.put.default: scattering.put,
+        _ATEN.index_add.default: scattering.index_add,
+        _ATEN.index_copy.default: scattering.index_copy,
+        _ATEN.index_fill.int_Scalar: scattering.index_fill,
+        _ATEN.index_fill.int_Tensor: scattering.index_fill,
+        _ATEN.scatter.src: scattering.scatter,
+        _ATEN.scatter.value: scattering.scatter,
+        _ATEN.scatter_add.default: scattering.scatter_add,
+        _ATEN.scatter_reduce.two: scattering.scatter_reduce,
+        _ATEN.fmax.default: elementary.fmax,
+        _ATEN.fmin.default: elementary.fmin,
+        _ATEN.hypot.default: elementary.hypot,
+        _ATEN.copysign.Tensor: elementary.copysign,
+        _ATEN.copysign.Scalar: elementary.copysign,
+        _ATEN.erfc.default: elementary.erfc,
+        _ATEN.special_erfc.default: elementary.erfc,
+        _ATEN.erfinv.default: elementary.erfinv,
+        _ATEN.addbmm.default: elementary.addbmm,
+        _ATEN.amax.default: elementary.whole_amax,
+        _ATEN.amin.default: elementary.whole_amax,
+        _ATEN.any.default: elementary.truth,
+        _ATEN.all.default: elementary.truth,
+        _ATEN.any.dim: elementary.truth_along,
+        _ATEN.all.dim: elementary.truth_along,
+        _ATEN.any.dims: elementary.any_dims,
+        _ATEN.all.dims: elementary.all_dims,
+        _ATEN.dist.default: elementary.dist,
+        _ATEN.diagonal_scatter.default: elementary.diagonal_scatter,
+        _ATEN.replication_pad1d_backward.default: elementary.replication_pad_backward,
+        _ATEN.replication_pad2d_backward.default: elementary.replication_pad_backward,
+        _ATEN.replication_pad3d_backward.default: elementary.replication_pad_backward,
+        _ATEN.as_strided.default: elementary.as_strided,
+        _ATEN.as_strided_scatter.default: elementary.as_strided_scatter,
+        _ATEN.masked_scatter.default: scattering.masked_scatter,
+        _ATEN.masked_scatter_backward.default: scattering.masked_scatter_backward,
+        _ATEN.convolution.default: convolutions.convolution,
+        _ATEN.convolution_backward.default: convolutions.convolution_backward,
+        _ATEN.cumsum.default: scans.cumsum,
+        _ATEN.cumprod.default: scans.cumprod,
+        _ATEN.logcumsumexp.default: scans.logcumsumexp,
+        _ATEN.max_pool2d_with_indices.default: windows.max_pool2d_with_indices,
+        _ATEN.max_pool3d_with_indices.default: windows.max_pool3d_with_indices,
+        _ATEN.max_pool2d_with_indices_backward.default: windows.max_pool_backward,
+        _ATEN.max_pool3d_with_indices_backward.default: windows.max_pool_backward,
+        _ATEN._adaptive_avg_pool2d_backward.default: windows.adaptive_avg_pool2d_backward,
+        _ATEN._adaptive_avg_pool3d_backward.default: windows.adaptive_avg_pool3d_backward,
+        _ATEN.adaptive_max_pool2d_backward.default: windows.adaptive_max_pool2d_backward,
+        _ATEN.adaptive_max_pool3d_backward.default: windows.adaptive_max_pool3d_backward,
+        _ATEN.adaptive_max_pool2d.default: windows.adaptive_max_pool2d,
+        _ATEN.adaptive_max_pool3d.default: windows.adaptive_max_pool3d,
+        _ATEN.avg_pool2d.default: windows.avg_pool2d,
+        _ATEN.avg_pool3d.default: windows.avg_pool3d,
+        _ATEN.avg_pool2d_backward.default: windows.avg_pool2d_backward,
+        _ATEN.avg_pool3d_backward.default: windows.avg_pool3d_backward,
         _ATEN.constant_pad_nd.default: _constant_pad_nd,
         _ATEN.roll.default: _roll,
         torch.ops.prims.squeeze.default: _squeeze,
     }
+    for op, tensors in _SOFTMAXES.items():
+        table[op] = elementary.of_one_element(op, table.get(op), tensors)
     return table
+
+
+# With the number of their tensors.
+_SOFTMAXES = {
+    _ATEN._softmax.default: 1,
+    _ATEN._log_softmax.default: 1,
+    _ATEN._softmax_backward_data.default: 2,
+    _ATEN._log_softmax_backward_data.default: 2,
+}
 
 
 def _compared_with_scalar(op: OpOverload) -> Decomposition:

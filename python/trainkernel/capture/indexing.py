@@ -1,4 +1,4 @@
-"""Selecting and adding by index, as comparisons with all indices: they fuse, and sum in a fixed order.
+"""Selecting by index: single elements of a row by comparisons, which fuse, others by reading at the index.
 
 A compiled step cannot raise. Where eager PyTorch raises at an index that is out of range, or stops the GPU, what that
 index selects is poisoned instead: NaN, or the least integer.
@@ -6,7 +6,10 @@ index selects is poisoned instead: NaN, or the least integer.
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -16,8 +19,8 @@ def one_hot(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
     """``torch.nn.functional.one_hot``, which otherwise asks for the values of its argument."""
     if num_classes < 0:
         raise ValueError("one_hot without num_classes asks for the largest value of its argument")
-    rest = _poison(is_outside(tensor, num_classes), torch.int64)
-    hot = tensor.unsqueeze(-1) == _indices(tensor, num_classes)
+    rest = poison(is_outside(tensor, num_classes), torch.int64)
+    hot = tensor.unsqueeze(-1) == torch.arange(num_classes, device=tensor.device, dtype=tensor.dtype)
     return torch.where(hot, 1, rest.unsqueeze(-1))
 
 
@@ -59,62 +62,57 @@ def nll_loss_backward(
     rest = total_weight * 0.0
     if reduction == 0:
         grad = grad.unsqueeze(-1)
-        rest = _poison(kept & is_outside(target, scores.shape[-1]), scores.dtype).unsqueeze(-1)
+        rest = poison(kept & is_outside(target, scores.shape[-1]), scores.dtype).unsqueeze(-1)
     each = -(grad / total_weight if reduction == 1 else grad + rest).expand_as(scores)
     return torch.where(mask, each if weight is None else each * weight, rest)
 
 
-def embedding_dense_backward(
-    grad: torch.Tensor, indices: torch.Tensor, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
+def embedding(
+    weight: torch.Tensor,
+    indices: torch.Tensor,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
 ) -> Any:
-    """``aten.embedding_dense_backward``."""
-    if scale_grad_by_freq:
+    """``aten.embedding``; unlike ``index`` it takes no negative index."""
+    return _selected_at(weight, [indices])
+
+
+def index(tensor: torch.Tensor, indices: Sequence[torch.Tensor | None]) -> Any:
+    """``aten.index`` with integers."""
+    if _is_checked.get() or any(index is not None and index.dtype is torch.bool for index in indices):
         return NotImplemented
-    return _scattered_rows(indices, grad, num_weights, padding_idx)
+    pairs = [(index, size) for index, size in zip(indices, tensor.shape, strict=False)]
+    return _selected_at(tensor, [None if index is None else wrapped(index, size) for index, size in pairs])
 
 
-def index_put(
-    tensor: torch.Tensor, indices: list[torch.Tensor | None], values: torch.Tensor, accumulate: bool = False
-) -> Any:
-    """``aten.index_put`` as the gradient of ``table[ids]`` and of ``table[:, ids]`` has it."""
-    used = [(axis, index) for axis, index in enumerate(indices) if index is not None]
-    if not accumulate or len(used) != 1 or used[0][1].dtype is torch.bool or not tensor.is_floating_point():
-        return NotImplemented
-    axis, index = used[0]
-    positive = torch.where(index < 0, index + tensor.shape[axis], index).reshape(-1)
-    before, after = tensor.shape[:axis], tensor.shape[axis + 1 :]
-    rows = values.expand(*before, *index.shape, *after).reshape(*before, positive.shape[0], *after)
-    return _added(tensor, axis, positive, rows)
+def index_select(tensor: torch.Tensor, dim: int, indices: torch.Tensor) -> Any:
+    """``aten.index_select``; unlike ``index`` it takes no negative index."""
+    if tensor.dim() == 0:
+        return torch.where(is_outside(indices.reshape(()), 1), poison_of(tensor.dtype), tensor)
+    return _selected_at(tensor, [None] * (dim % tensor.dim()) + [indices.reshape(-1)])
 
 
-def index_add(tensor: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, *, alpha: float = 1) -> Any:
-    """``aten.index_add``; unlike ``index_put`` it takes no negative index."""
-    if not tensor.is_floating_point() or tensor.dim() == 0:
-        return NotImplemented
-    return _added(tensor, dim % tensor.dim(), index.reshape(-1), source if alpha == 1 else source * alpha)
+def take(tensor: torch.Tensor, indices: torch.Tensor) -> Any:
+    """``aten.take``: as if the tensor had one dimension."""
+    flat = tensor.reshape(-1)
+    return _selected_at(flat, [wrapped(indices, flat.shape[0])])
 
 
 def gather(tensor: torch.Tensor, dim: int, index: torch.Tensor, *, sparse_grad: bool = False) -> Any:
-    """``aten.gather`` of one element along the dimension."""
-    if not _is_one_along(tensor, dim, index):
+    """``aten.gather``."""
+    if _is_checked.get():
         return NotImplemented
-    mask = _places(tensor, dim, index.dtype) == index
-    chosen = torch.where(mask, tensor, torch.zeros_like(tensor)).sum(dim, keepdim=True).to(tensor.dtype)
-    return torch.where(is_outside(index, tensor.shape[dim]), _poison_of(tensor.dtype), chosen)
-
-
-def scatter(tensor: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor | complex) -> Any:
-    """``aten.scatter`` of one element along the dimension: a select."""
-    if not _is_one_along(tensor, dim, index):
-        return NotImplemented
-    return _replaced(tensor, dim, index, _narrowed(source, tensor, dim))
-
-
-def scatter_add(tensor: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor) -> Any:
-    """``aten.scatter_add`` of one element along the dimension."""
-    if not _is_one_along(tensor, dim, index):
-        return NotImplemented
-    return _replaced(tensor, dim, index, tensor + _narrowed(source, tensor, dim))
+    if tensor.dim() == 0:
+        return gather(tensor.reshape(1), 0, index.reshape(1)).reshape(index.shape)
+    if is_one_along(tensor, dim, index):
+        # A masked sum is exact, and fuses with what comes before.
+        mask = places(index, dim, tensor.shape[dim]) == index
+        chosen = torch.where(mask, tensor, torch.zeros_like(tensor)).sum(dim, keepdim=True).to(tensor.dtype)
+    else:
+        with _checked():
+            chosen = torch.ops.aten.gather.default(tensor, dim, index.clamp(0, tensor.shape[dim] - 1))
+    return torch.where(is_outside(index, tensor.shape[dim]), poison_of(tensor.dtype), chosen)
 
 
 def is_outside(index: torch.Tensor, count: int) -> torch.Tensor:
@@ -124,65 +122,8 @@ def is_outside(index: torch.Tensor, count: int) -> torch.Tensor:
     return (index < 0) | (index >= count)
 
 
-def _poison_of(dtype: torch.dtype) -> float | int | bool:
-    """What no one takes for a result."""
-    if dtype is torch.bool:
-        return True
-    return math.nan if dtype.is_floating_point else torch.iinfo(dtype).min
-
-
-def _poison(outside: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    zeros = torch.zeros_like(outside, dtype=dtype)
-    return torch.where(outside, _poison_of(dtype), zeros)
-
-
-def _indices(like: torch.Tensor, count: int) -> torch.Tensor:
-    return torch.arange(count, device=like.device, dtype=like.dtype)
-
-
-def _is_class(target: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-    """A mask of the shape of the scores that is true at the target's class."""
-    return target.unsqueeze(-1) == _indices(target, scores.shape[-1])
-
-
-def _selected(mask: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    # A masked sum over the classes is exact, and unlike a gather it fuses with the softmax that comes before.
-    return torch.where(mask, values, torch.zeros_like(values)).sum(-1)
-
-
-def _scattered_rows(indices: torch.Tensor, rows: torch.Tensor, count: int, skipped: int = -1) -> torch.Tensor:
-    """The sum of the rows that have the same index, for each of ``count`` indices."""
-    # A matrix product with the one-hot indices sums in float32 and in a fixed order, unlike a scatter.
-    flat = indices.reshape(-1, 1)
-    hot = flat == _indices(flat, count)
-    if skipped >= 0:
-        hot = hot & (flat != skipped)
-    weights = torch.where(is_outside(flat, count), math.nan, hot.to(rows.dtype))
-    return weights.t() @ rows.reshape(flat.shape[0], -1)
-
-
-def _added(tensor: torch.Tensor, axis: int, index: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """A tensor with rows added along an axis."""
-    count, before, after = tensor.shape[axis], tensor.shape[:axis], tensor.shape[axis + 1 :]
-    added = _scattered_rows(index, rows.movedim(axis, 0), count).reshape(count, *before, *after)
-    return tensor + added.movedim(0, axis)
-
-
-def _replaced(tensor: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor | complex) -> torch.Tensor:
-    rest = tensor
-    if not _is_gradient_of_selection():
-        rest = torch.where(is_outside(index, tensor.shape[dim]), _poison_of(tensor.dtype), tensor)
-    return torch.where(_places(tensor, dim, index.dtype) == index, source, rest)
-
-
-def _is_gradient_of_selection() -> bool:
-    """Whether what runs is the gradient of a maximum or the like, whose indices are in range."""
-    node = torch._C._current_autograd_node()
-    return node is not None and node.name() in ("MaxBackward0", "MinBackward0")
-
-
-def _is_one_along(tensor: torch.Tensor, dim: int, index: torch.Tensor) -> bool:
-    """Whether an index takes one element along a dimension from each row: torch-mlir cannot lower the others."""
+def is_one_along(tensor: torch.Tensor, dim: int, index: torch.Tensor) -> bool:
+    """Whether an index takes one element along a dimension from each row."""
     if tensor.dim() == 0 or tensor.dim() != index.dim():
         return False
     expected = list(tensor.shape)
@@ -190,11 +131,77 @@ def _is_one_along(tensor: torch.Tensor, dim: int, index: torch.Tensor) -> bool:
     return list(index.shape) == expected
 
 
-def _places(tensor: torch.Tensor, dim: int, dtype: torch.dtype) -> torch.Tensor:
-    shape = [1] * tensor.dim()
-    shape[dim] = -1
-    return torch.arange(tensor.shape[dim], device=tensor.device, dtype=dtype).reshape(shape)
+def wrapped(index: torch.Tensor, count: int) -> torch.Tensor:
+    """An index that may be negative, from the start."""
+    index = index.to(torch.int64)
+    return torch.where(index < 0, index + count, index)
 
 
-def _narrowed(source: torch.Tensor | complex, tensor: torch.Tensor, dim: int) -> torch.Tensor | complex:
-    return source.narrow(dim, 0, 1).to(tensor.dtype) if isinstance(source, torch.Tensor) else source
+def places(like: torch.Tensor, dim: int, count: int, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """The numbers up to a count along one dimension of a tensor like the given one."""
+    shape = [1] * like.dim()
+    shape[dim] = count
+    return torch.arange(count, device=like.device, dtype=dtype or like.dtype).reshape(shape)
+
+
+def poison_of(dtype: torch.dtype) -> float | int | bool:
+    """What no one takes for a result."""
+    if dtype is torch.bool:
+        return True
+    return math.nan if dtype.is_floating_point else torch.iinfo(dtype).min
+
+
+def poison(outside: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Poison where something is out of range, elsewhere zero."""
+    zeros = torch.zeros_like(outside, dtype=dtype)
+    return torch.where(outside, poison_of(dtype), zeros)
+
+
+#: Set while an operation is traced whose indices are in range.
+_is_checked: contextvars.ContextVar[bool] = contextvars.ContextVar("is_checked", default=False)
+
+
+@contextlib.contextmanager
+def _checked() -> Iterator[None]:
+    token = _is_checked.set(True)
+    try:
+        yield
+    finally:
+        _is_checked.reset(token)
+
+
+def chosen_at(tensor: torch.Tensor, indices: Sequence[torch.Tensor | None]) -> torch.Tensor:
+    """Elements at indices that are in range."""
+    with _checked():
+        chosen: torch.Tensor = torch.ops.aten.index.Tensor(tensor, indices)
+        return chosen
+
+
+def _selected_at(tensor: torch.Tensor, indices: Sequence[torch.Tensor | None]) -> torch.Tensor:
+    """Elements at indices that count from the start, poisoned where one is out of range."""
+    used = [axis for axis, index in enumerate(indices) if index is not None]
+    outside, clean = None, list(indices)
+    for axis in used:
+        index = indices[axis]
+        assert index is not None
+        clean[axis] = index.clamp(0, tensor.shape[axis] - 1)
+        beyond = is_outside(index, tensor.shape[axis])
+        outside = beyond if outside is None else outside | beyond
+    chosen = chosen_at(tensor, clean)
+    assert outside is not None
+    # What the indices select stands where they stood if they stood together, else in front.
+    is_adjacent = used == list(range(used[0], used[-1] + 1))
+    behind = tensor.dim() - 1 - used[-1] if is_adjacent else tensor.dim() - len(used)
+    outside = outside.reshape([*outside.shape, *([1] * behind)])
+    return torch.where(outside, poison_of(tensor.dtype), chosen)
+
+
+def _is_class(target: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+    """A mask of the shape of the scores that is true at the target's class."""
+    classes = torch.arange(scores.shape[-1], device=target.device, dtype=target.dtype)
+    return target.unsqueeze(-1) == classes
+
+
+def _selected(mask: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    # A masked sum over the classes is exact, and unlike a gather it fuses with the softmax that comes before.
+    return torch.where(mask, values, torch.zeros_like(values)).sum(-1)

@@ -17,8 +17,6 @@ from trainkernel.errors import CaptureError, InternalError
 
 # What the compiler reads; anything else is left over from an operation that torch-mlir could not lower.
 _DIALECTS = ("builtin", "func", "linalg", "tensor", "arith", "math", "cf", "affine", "scf")
-# Each reads a window around an element, which a fused region has no form for.
-_WINDOWED = ("linalg.conv", "linalg.depthwise_conv", "linalg.pooling")
 _FILE_LOCATION = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
 
 
@@ -36,7 +34,7 @@ class Leaves:
     roles: RoleTable
 
 
-def lower(traced: TracedStep, leaves: Leaves, name: str, fallback: SourcePosition, *, compilable: bool = False) -> str:
+def lower(traced: TracedStep, leaves: Leaves, name: str, fallback: SourcePosition) -> str:
     """Lower a traced step.
 
     Args:
@@ -44,7 +42,6 @@ def lower(traced: TracedStep, leaves: Leaves, name: str, fallback: SourcePositio
         leaves: names and roles for the attributes of the function.
         name: the symbol of the function.
         fallback: the location of operations whose line is not known.
-        compilable: refuse what linalg can say and a kernel cannot hold.
 
     Returns:
         A module of one function, in MLIR's textual form with locations.
@@ -60,7 +57,7 @@ def lower(traced: TracedStep, leaves: Leaves, name: str, fallback: SourcePositio
     operations = _operations(module)
     for operation in operations:
         position = _position(operation) or fallback
-        fault = _not_linalg(operation) or (_not_compilable(operation) if compilable else None)
+        fault = _not_linalg(operation)
         if fault is not None:
             raise _unsupported(traced, fault, position)
         # Passes leave fused and unknown locations; the compiler's errors want one plain line.
@@ -98,13 +95,6 @@ def _not_linalg(operation: Any) -> tuple[str, str] | None:
     kinds = [str(result.type) for result in operation.results]
     dynamic = next((kind for kind in kinds if kind.startswith("tensor<") and "?" in kind), None)
     return (f"the dynamic shape {dynamic}", dynamic) if dynamic else None
-
-
-def _not_compilable(operation: Any) -> tuple[str, str] | None:
-    name = str(operation.name)
-    if name.startswith(_WINDOWED) or (name == "tensor.extract" and str(operation.parent.name) == "linalg.generic"):
-        return name, f'"{name}"'
-    return None
 
 
 def _unsupported(traced: TracedStep, fault: tuple[str, str], position: SourcePosition) -> CaptureError:

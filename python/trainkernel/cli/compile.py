@@ -166,7 +166,7 @@ def _capture(options: Options, seconds: dict[str, float], progress: Callable[[st
     progress("capture")
     name = options.step if is_step_name(options.step) else "step"
     with stdout_for_messages():
-        captured = capture(step, arguments, name=name, roles=_roles(options), compilable=True)
+        captured = capture(step, arguments, name=name, roles=_roles(options))
     seconds["capture"] = time.perf_counter() - start - seconds["script"]
     return captured
 

@@ -108,7 +108,7 @@ def compile_training(
     function = recorder if callable(step) else step
     start = time.perf_counter()
     with _faults_named():
-        captured = capture(function, example_args, name=name or _name_of(step), roles=roles, compilable=True)
+        captured = capture(function, example_args, name=name or _name_of(step), roles=roles)
     seconds = {"capture": time.perf_counter() - start}
     if donate and not captured.manifest["roles"]["updates"]:
         raise CaptureError(

@@ -2,20 +2,21 @@
 // RUN: tk-opt %s --convert-megakernel-to-cpu --split-input-file --verify-diagnostics
 
 #id = affine_map<(d0) -> (d0)>
-megakernel.kernel @gather(%x: memref<8xf32> {megakernel.role = #megakernel.role<batch>},
-                          %y: memref<8xf32> {megakernel.role = #megakernel.role<output>})
+megakernel.kernel @dim(%x: memref<8xf32> {megakernel.role = #megakernel.role<batch>},
+                       %y: memref<8xi64> {megakernel.role = #megakernel.role<output>})
     attributes {grid = 1 : i64, cluster = 1 : i64, threads = 32 : i64} {
   megakernel.phase {
-    megakernel.tile ins(%a = %x : memref<8xf32>) outs(%y : memref<8xf32>) sizes [8] {
-      %e = tensor.empty() : tensor<8xf32>
-      %r = linalg.generic {indexing_maps = [#id], iterator_types = ["parallel"]} outs(%e : tensor<8xf32>) {
-      ^bb0(%out: f32):
+    megakernel.tile ins(%a = %x : memref<8xf32>) outs(%y : memref<8xi64>) sizes [8] {
+      %e = tensor.empty() : tensor<8xi64>
+      %r = linalg.generic {indexing_maps = [#id], iterator_types = ["parallel"]} outs(%e : tensor<8xi64>) {
+      ^bb0(%out: i64):
         %i = linalg.index 0 : index
-        // expected-error @below {{'tensor.extract' in the body of a linalg op is not supported}}
-        %v = tensor.extract %a[%i] : tensor<8xf32>
-        linalg.yield %v : f32
-      } -> tensor<8xf32>
-      megakernel.yield %r : tensor<8xf32>
+        // expected-error @below {{'tensor.dim' in the body of a linalg op is not supported}}
+        %v = tensor.dim %a, %i : tensor<8xf32>
+        %w = arith.index_cast %v : index to i64
+        linalg.yield %w : i64
+      } -> tensor<8xi64>
+      megakernel.yield %r : tensor<8xi64>
     }
   }
   megakernel.return

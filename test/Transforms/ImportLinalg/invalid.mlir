@@ -54,16 +54,6 @@ func.func @blocks(%x: tensor<4xf32> {megakernel.role = "batch"}) {
 
 // -----
 
-func.func @convolution(%x: tensor<8xf32> {megakernel.role = "batch"}, %w: tensor<3xf32> {megakernel.role = "constant"})
-    -> (tensor<6xf32> {megakernel.role = "output"}) {
-  %init = tensor.empty() : tensor<6xf32>
-  // expected-error @below {{a convolution, a pooling or another window over a tensor is not supported, expected matrix products, sums and elementwise operations}}
-  %y = linalg.conv_1d ins(%x, %w : tensor<8xf32>, tensor<3xf32>) outs(%init : tensor<6xf32>) -> tensor<6xf32>
-  return %y : tensor<6xf32>
-}
-
-// -----
-
 // What the step's own constraints refuse is reported at the function.
 // expected-error @below {{argument 0 has type 'f32', expected a ranked tensor of static shape (S1)}}
 func.func @scalar(%x: f32 {megakernel.role = "batch"}) {

@@ -62,6 +62,8 @@ struct TargetFacts {
   double clock;
   /// Time for one dependent round trip to where operands come from.
   double loadLatency;
+  /// The same where a CTA has them in shared memory.
+  double sharedLatency;
   /// Time per byte of a tile's operands: of one processor, of one while few others read, and of all together, each byte
   /// counted.
   double timePerByte, timePerByteOfFew, timePerByteOfAll;

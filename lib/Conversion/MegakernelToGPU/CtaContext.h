@@ -61,7 +61,7 @@ public:
   virtual LogicalResult run() = 0;
 };
 
-/// The tile op's shared memory starts at byte `sharedOffset`; with `isLastUse` nothing else uses it up to the next
+/// A tile op's shared memory starts at byte `sharedOffset`; with `isLastUse` nothing else uses it up to the next
 /// barrier of the kernel.
 std::unique_ptr<TileEmitter> createContraction(const CtaContext &context, TileDomain &domain, int64_t sharedOffset,
                                                bool isLastUse);
@@ -73,7 +73,7 @@ LogicalResult emitPointwise(const CtaContext &context, ArrayRef<const TileDomain
 /// its own copies.
 LogicalResult emitCopyOntoChip(const CtaContext &context, const TileDomain &domain);
 void emitCopiesWait(const CtaContext &context, Location loc);
-LogicalResult emitReduction(const CtaContext &context, TileDomain &domain, int64_t sharedOffset);
+LogicalResult emitReduction(const CtaContext &context, TileDomain &domain, int64_t sharedOffset, bool isLastUse);
 /// A barrier's two halves. What the arrival returns, of type `arrivalType` or null where that is null, is what the wait
 /// needs of it.
 Type arrivalType(const CtaContext &context, Scope scope);

@@ -41,6 +41,8 @@ struct OpenPhase {
     std::unique_ptr<TileEmitter> emitter;
     bool isPointwise() const { return !domain.region.reduction && domain.numTiles > 0 && !isCopy; }
     bool isEmitted = false;
+    /// Whether nothing else uses its shared memory up to the next barrier.
+    bool isLastUse = false;
     /// Whether it is an asynchronous copy.
     bool isCopy = false;
   };
@@ -366,8 +368,9 @@ void KernelLowering::open(PhaseOp phase) {
     current.tiles.push_back(std::make_unique<OpenPhase::Tile>(tile, offset));
     OpenPhase::Tile &opened = *current.tiles.back();
     opened.isCopy = isCopy;
+    opened.isLastUse = layout.isDisjoint && isAheadOfBarrier;
     if (opened.domain.region.isContraction() && opened.domain.numTiles > 0)
-      opened.emitter = createContraction(*context, opened.domain, offset, layout.isDisjoint && isAheadOfBarrier);
+      opened.emitter = createContraction(*context, opened.domain, offset, opened.isLastUse);
   }
 }
 
@@ -486,7 +489,7 @@ LogicalResult KernelLowering::lowerTile(OpenPhase::Tile &tile) {
   isCopying |= tile.isCopy;
   if (!tile.isPointwise())
     return tile.isCopy ? emitCopyOntoChip(*context, tile.domain)
-                       : emitReduction(*context, tile.domain, tile.sharedOffset);
+                       : emitReduction(*context, tile.domain, tile.sharedOffset, tile.isLastUse);
   SmallVector<const TileDomain *> alike;
   for (std::unique_ptr<OpenPhase::Tile> &other : current.tiles)
     if (other->isPointwise() && !other->isEmitted && areAlike(tile.domain, other->domain)) {

@@ -22,9 +22,10 @@ using linalg::GenericOp;
 namespace {
 class ReductionEmitter {
 public:
-  ReductionEmitter(const CtaContext &context, TileDomain &domain, int64_t sharedOffset)
-      : context(context), domain(domain), sharedOffset(sharedOffset), op(domain.region.reduction),
-        builder(context.builder), loc(op.getLoc()), math(builder, loc) {}
+  ReductionEmitter(const CtaContext &context, TileDomain &domain, int64_t sharedOffset, bool isLastUse)
+      : context(context), domain(domain), sharedOffset(sharedOffset),
+        isAlone(isLastUse && domain.numTiles <= context.grid), op(domain.region.reduction), builder(context.builder),
+        loc(op.getLoc()), math(builder, loc) {}
 
   LogicalResult run();
 
@@ -43,6 +44,8 @@ private:
   const CtaContext &context;
   TileDomain &domain;
   int64_t sharedOffset;
+  /// Nothing else uses the shared memory before the CTA's threads meet at a barrier of the kernel.
+  bool isAlone;
   GenericOp op;
   OpBuilder &builder;
   Location loc;
@@ -251,7 +254,9 @@ SmallVector<Value> ReductionEmitter::combineParts(ValueRange partials) {
     for (int64_t from = 1; from < left; ++from)
       totals[index] = combiners.combine(builder, loc, index, totals[index], loadAt(index, math.constant(from)));
   }
-  context.barrier(loc);
+  // The next tile's parts take the place of these.
+  if (!isAlone)
+    context.barrier(loc);
   return totals;
 }
 
@@ -298,6 +303,7 @@ LogicalResult ReductionEmitter::run() {
   });
 }
 
-LogicalResult mlir::megakernel::emitReduction(const CtaContext &context, TileDomain &domain, int64_t sharedOffset) {
-  return ReductionEmitter(context, domain, sharedOffset).run();
+LogicalResult mlir::megakernel::emitReduction(const CtaContext &context, TileDomain &domain, int64_t sharedOffset,
+                                              bool isLastUse) {
+  return ReductionEmitter(context, domain, sharedOffset, isLastUse).run();
 }

@@ -4,6 +4,7 @@
 
 #include "dialects/Megakernel/MegakernelDialect.h"
 #include "lib/Analysis/Costs.h"
+#include "lib/Analysis/NearCosts.h"
 #include "lib/Analysis/OnChip.h"
 #include "lib/Analysis/TileChoice.h"
 #include "lib/Scheduling/GridPlanner.h"
@@ -87,7 +88,8 @@ private:
         tile.setPredictedAttr(costAttr(&getContext(), TileCost()));
       if (!tile.getPredicted())
         tile.setPredictedAttr(costAttr(&getContext(), predictOp(model, plan, facts, std::min(plan.tiles, grid))));
-      TileCost cost = costOf(*tile.getPredicted());
+      TileCost cost = withNearOperands(phase->getParentOfType<KernelOp>(), tile, costOf(*tile.getPredicted()), facts);
+      tile.setPredictedAttr(costAttr(&getContext(), cost));
       for (TileCost &ofCta : costs)
         ofCta += cost.times(plan.tiles / grid);
       for (int64_t rest = 0; rest < plan.tiles % grid; ++rest)

@@ -262,8 +262,11 @@ def _run_tk_opt(flags: Sequence[str], source: bytes, stage: str) -> bytes:
 def _assemble(ptx: bytes, target: Target, results: StageResults) -> bytes:
     program = find_ptxas()
 
+    # A kernel has a function for one step and one for several. Always as many threads: ptxas notes their number.
+    options = [f"-arch={target.arch}", "-v", "--split-compile=2"]
+
     def command(folder: Path) -> list[str]:
-        return [program, f"-arch={target.arch}", "-v", f"{folder}/step.ptx", "-o", f"{folder}/step.cubin"]
+        return [program, *options, f"{folder}/step.ptx", "-o", f"{folder}/step.cubin"]
 
     run, data = _run_on_files({"step.ptx": ptx}, command, "step.cubin")
     if "Unsupported .version" in run.stderr:

@@ -15,13 +15,15 @@
 // CHECK-NOT: gpu.barrier
 // CHECK: gpu.return
 
-// Two rows: four warps have a part of each. They meet in shared memory after their shuffles.
+// Two rows: four warps have a part of each. They meet in shared memory after their shuffles,
+// once: nothing else uses it before the kernel ends.
 // CHECK: gpu.func @few
 // CHECK-DAG: %[[WARP:.*]] = arith.constant 31 : i32
 // CHECK-COUNT-5: nvvm.shfl.sync down %{{.*}}, %{{.*}}, %{{.*}}, %[[WARP]] : f32 -> f32
 // CHECK: memref.store %{{.*}} : memref<{{.*}}xf32, #gpu.address_space<workgroup>>
 // CHECK: gpu.barrier
 // CHECK-COUNT-4: memref.load %{{.*}} : memref<{{.*}}xf32, #gpu.address_space<workgroup>>
+// CHECK-NOT: gpu.barrier
 // CHECK: gpu.return
 megakernel.kernel @sums(%x: memref<16x64xf32> {megakernel.role = #megakernel.role<batch>},
                         %y: memref<16xf32> {megakernel.role = #megakernel.role<output>})

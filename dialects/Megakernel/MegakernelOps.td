@@ -26,8 +26,8 @@ def Megakernel_StepOp : Megakernel_Op<"step", [FunctionOpInterface, IsolatedFrom
 
     Constraints:
 
-    * (S1) every argument and result is a ranked tensor of static shape without zero extents, of f64, f32, bf16, f16,
-      i64, i32, i16, i8 or i1;
+    * (S1) every argument and result is a ranked tensor of static shape, of f64, f32, bf16, f16, i64, i32, i16, i8 or
+      i1; nothing reads or writes one without elements;
     * (S2) every argument has the role state, batch or constant;
     * (S3) every result has the role loss, gradient, new_state or output;
     * (S4) a new_state result, and no other, names, by `megakernel.updates`, a state argument of its own type, each
@@ -248,7 +248,8 @@ def Megakernel_BufferOp : Megakernel_Op<"buffer", [Pure, ParentOneOf<["KernelOp"
 
     Constraints:
 
-    * (B1) the type is a memref with an identity layout, of a shape and an element type of (S1) of `megakernel.step`;
+    * (B1) the type is a memref with an identity layout and without zero extents, of an element type of (S1) of
+      `megakernel.step`;
     * (B2) the offset, where set, is a non-negative multiple of 16;
     * (B3) `shared_at` is a non-negative multiple of 16 and stands with `part` and without `offset`; neither `part` nor
       `first_cta` stands without it;

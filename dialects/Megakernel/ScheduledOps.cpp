@@ -14,8 +14,8 @@ using namespace mlir::megakernel;
 
 static bool isContiguousBuffer(Type type) {
   auto memref = dyn_cast<MemRefType>(type);
-  return memref && memref.hasStaticShape() && memref.getNumElements() > 0 && memref.getLayout().isIdentity() &&
-         !memref.getMemorySpace() && isElementType(memref.getElementType());
+  return memref && memref.hasStaticShape() && memref.getLayout().isIdentity() && !memref.getMemorySpace() &&
+         isElementType(memref.getElementType());
 }
 
 //===----------------------------------------------------------------------===//
@@ -92,7 +92,7 @@ LogicalResult KernelOp::verify() {
   for (auto [index, type] : llvm::enumerate(getArgumentTypes()))
     if (!isContiguousBuffer(type))
       return emitOpError() << "argument " << index << " has type " << type
-                           << ", expected a contiguous memref of static shape without zero extents (K1)";
+                           << ", expected a contiguous memref of static shape (K1)";
   int64_t grid = getGrid(), cluster = getCluster(), threads = getThreads();
   if (cluster < 1 || grid < 1 || grid % cluster != 0)
     return emitOpError() << "has a grid of " << grid << " and clusters of " << cluster
@@ -141,7 +141,7 @@ static LogicalResult verifyParts(BufferOp buffer) {
 }
 
 LogicalResult BufferOp::verify() {
-  if (!isContiguousBuffer(getType()))
+  if (!isContiguousBuffer(getType()) || getType().getNumElements() == 0)
     return emitOpError() << "has type " << getType()
                          << ", expected a contiguous memref of static shape without "
                             "zero extents (B1)";

@@ -77,9 +77,6 @@ static LogicalResult verifyStaticTensor(Operation *op, Type type, StringRef kind
   if (!tensor || !tensor.hasStaticShape())
     return op->emitOpError() << kind << " " << index << " has type " << type
                              << ", expected a ranked tensor of static shape (S1)";
-  if (tensor.getNumElements() == 0)
-    return op->emitOpError() << kind << " " << index << " has type " << type
-                             << " without elements, expected no zero extents (S1)";
   if (!isElementType(tensor.getElementType()))
     return op->emitOpError() << kind << " " << index << " has type " << type
                              << ", expected elements of f64, f32, bf16, f16, i64, i32, i16, i8 or i1 (S1)";

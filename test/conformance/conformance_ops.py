@@ -86,7 +86,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "outside": (
         "sort", "argsort", "topk", "median", "kthvalue", "unique", "nonzero", "masked_select",
         "nn.functional.dropout", "rand_like", "bernoulli", "multinomial", "item", "fft.fft", "linalg.svd",
-        "to_sparse", "resize_", "nn.functional.ctc_loss",
+        "resize_", "nn.functional.ctc_loss",
     ),
 }  # fmt: skip
 

@@ -26,16 +26,22 @@ writes this page; a fixed sample is a part of `make check`.
 * **refused**: by an error that says why and what to write instead. The reasons are below.
 * **wrong**, **crashed**: faults of the compiler.
 
-Samples that eager PyTorch itself refuses in a dtype are left out. Of more than 64 samples of an operator in a dtype, as
-many at equal distances are tried.
+Samples that eager PyTorch itself refuses in a dtype are left out. Of more than MOST samples of an operator in a dtype,
+as many at equal distances are tried, and of what is outside of the language 6.
 """
 
 
-def write_table(results: Iterable[Outcome], path: Path | None = None) -> None:
-    """Write the page, or print its table."""
+def write_table(results: Iterable[Outcome], most: int, path: Path | None = None) -> None:
+    """Write the page, or print it.
+
+    Args:
+        results: of all operators.
+        most: samples of an operator and dtype that were tried.
+        path: of the page.
+    """
     found = [outcome for outcome in results if outcome.status != "undefined"]
     total = Counter(outcome.status for outcome in found)
-    lines = [_HEAD, f"In all: {_counts(total)} of {len(found)}.", ""]
+    lines = [_HEAD.replace("MOST", str(most)), f"In all: {_counts(total)} of {len(found)}.", ""]
     for group, names in GROUPS.items():
         rows = [_row(name, [outcome for outcome in found if outcome.op == name]) for name in names]
         if any(rows):

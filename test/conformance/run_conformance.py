@@ -48,9 +48,10 @@ def main() -> int:
             print(f"{task.summary(options.results)}, {seconds:.0f} s", flush=True)
     found = [task for task in tasks([]) if task.is_done(options.results)]
     results = [outcome for task in found for outcome in task.read(options.results)]
-    write_table(results if not options.only else [r for t in tasks(options.only) for r in t.read(options.results)])
-    if not options.only:
-        write_table(results, options.table)
+    if options.only:
+        write_table([r for task in tasks(options.only) for r in task.read(options.results)], options.samples)
+    else:
+        write_table(results, options.samples, options.table)
     return int(any(outcome.status in ("wrong", "crashed") for outcome in results))
 
 

@@ -16,13 +16,6 @@ megakernel.step @no_tensor() -> (f32 {megakernel.role = #megakernel.role<loss>})
 
 // -----
 
-// expected-error @below {{argument 0 has type 'tensor<2x0xf32>' without elements, expected no zero extents (S1)}}
-megakernel.step @empty(%w: tensor<2x0xf32> {megakernel.role = #megakernel.role<batch>}) {
-  megakernel.return
-}
-
-// -----
-
 // expected-error @below {{argument 0 has type 'tensor<2xindex>', expected elements of f64, f32, bf16, f16, i64, i32, i16, i8 or i1 (S1)}}
 megakernel.step @indices(%w: tensor<2xindex> {megakernel.role = #megakernel.role<batch>}) {
   megakernel.return

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 import gpu_losses as losses
+import gpu_selections as selections
 import gpu_states as states
 import random_steps
 import torch
@@ -287,6 +288,10 @@ def _all_steps() -> dict[str, GpuStep]:
         steps[f"{name}_tf32x3"] = GpuStep(descend(loss_of), make_args, F32, fp32="tf32x3")
     for name, (loss_of, make_args, dtype) in _DESCENTS.items():
         steps[name] = GpuStep(descend(loss_of, batch_tensors=len(make_args()) - 1), make_args, dtype)
+    for name, (loss_of, make_args) in selections.DESCENTS.items():
+        for suffix, dtype in (("f32", F32), ("bf16", BF16)):
+            made = descend(loss_of, batch_tensors=len(make_args()) - 1)
+            steps[f"{name}_{suffix}"] = GpuStep(made, make_args, dtype)
     for index, (plan, dtype) in enumerate(_PLANS):
         steps[f"planned_{index}"] = GpuStep(mlp, partial(_layers_args, *_PLANNED), dtype, plan=plan)
     for name, (step, make_args) in many_steps.STEPS.items():

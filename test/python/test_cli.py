@@ -275,16 +275,12 @@ def test_mistakes_in_the_file_are_shown_with_their_line(
         ("    raise MemoryError", "raised MemoryError", "raise MemoryError"),
         ("    return (x @ torch.ones(4)).sum(), state", "RuntimeError", "x @ torch.ones(4)"),
         ("    return x.cuda().sum(), state", "", "x.cuda()"),
-        (
-            "    return F.conv1d(x[None, None], x[None, None, :2]).sum(), state",
-            "aten.convolution is not supported",
-            "F.conv1d",
-        ),
-        ("    return F.max_pool1d(x[None], 2).sum(), state", "not supported", "F.max_pool1d"),
-        ("    return F.avg_pool1d(x[None], 2).sum(), state", "not supported", "F.avg_pool1d"),
+        ("    return torch.lgamma(x).sum(), state", "aten.lgamma is not supported", "torch.lgamma"),
+        ("    return torch.searchsorted(x, x).sum().float(), state", "not supported", "torch.searchsorted"),
+        ("    return x.kthvalue(2)[0].sum(), state", "not supported", "x.kthvalue"),
         ("    return x.sum()", "expected (loss, new_state)", None),
         ("    raise KeyError('k')", "KeyError", "raise KeyError('k')"),
-        ("    return x.cumsum(0).sum(), state", "not supported", "x.cumsum(0)"),
+        ("    return x.sort()[0].sum(), state", "not supported", "x.sort()"),
     ],
 )
 def test_steps_that_cannot_be_compiled_are_the_users_error(

@@ -30,8 +30,10 @@ SUPPORTED = {
 
 
 def one_of(name: str, op: Any, number: int) -> Any:
-    """The middle sample, of every other operator in bfloat16."""
+    """The middle sample, of every third operator in bfloat16, and of another third in float16."""
     dtypes = dtypes_of(op)
+    if torch.float16 in op.supported_dtypes("cpu") and torch.float32 in dtypes:
+        dtypes = [*dtypes, torch.float16]
     found = list(cases_of(name, op, dtypes[number % len(dtypes)]))
     return found[len(found) // 2]
 

@@ -47,7 +47,8 @@ static Value bufferAt(OpBuilder &builder, Location loc, MemRefType type, Value a
   insert(number(0), 2);
   int64_t stride = type.getNumElements();
   for (auto [dim, size] : llvm::enumerate(type.getShape())) {
-    stride /= size;
+    // Of no elements nothing is read.
+    stride /= std::max<int64_t>(size, 1);
     insert(number(size), {3, static_cast<int64_t>(dim)});
     insert(number(stride), {4, static_cast<int64_t>(dim)});
   }

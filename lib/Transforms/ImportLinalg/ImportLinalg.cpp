@@ -6,6 +6,7 @@
 #include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Tensor/Transforms/Transforms.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
@@ -58,6 +59,16 @@ static void dropAssertions(Operation *step) {
   });
 }
 
+// What has no elements needs no computation; nothing else can depend on it.
+static void forgetEmptyResults(ReturnOp op) {
+  OpBuilder builder(op);
+  for (OpOperand &operand : op->getOpOperands()) {
+    auto type = dyn_cast<RankedTensorType>(operand.get().getType());
+    if (type && type.hasStaticShape() && type.getNumElements() == 0)
+      operand.set(tensor::EmptyOp::create(builder, op.getLoc(), type.getShape(), type.getElementType()));
+  }
+}
+
 static LogicalResult importFunction(func::FuncOp function, Fp32 fp32) {
   if (function.isExternal())
     return function.emitError("has no body, expected the training step");
@@ -84,7 +95,7 @@ static LogicalResult importFunction(func::FuncOp function, Fp32 fp32) {
   step.getBody().takeBody(function.getBody());
   Operation *oldReturn = step.getBody().front().getTerminator();
   builder.setInsertionPoint(oldReturn);
-  ReturnOp::create(builder, oldReturn->getLoc(), oldReturn->getOperands());
+  forgetEmptyResults(ReturnOp::create(builder, oldReturn->getLoc(), oldReturn->getOperands()));
   oldReturn->erase();
   function.erase();
   dropAssertions(step);

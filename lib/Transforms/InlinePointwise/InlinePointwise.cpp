@@ -134,7 +134,8 @@ struct InlinePointwisePass : public megakernel::impl::TkInlinePointwiseBase<Inli
     for (Value value : builder.getInsertionBlock()->getTerminator()->getOperands()) {
       Value source = skipReshapes(value);
       Operation *op = source.getDefiningOp();
-      if (!op || materialized.contains(source))
+      bool isEmpty = cast<RankedTensorType>(source.getType()).getNumElements() == 0;
+      if (!op || isEmpty || materialized.contains(source))
         continue;
       FusedOp fused = GroupBuilder(builder, plan, std::nullopt, materialized).build(op, source);
       materialized.map(source, fused.getResult(0));

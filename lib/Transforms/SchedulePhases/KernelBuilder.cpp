@@ -19,7 +19,16 @@ using namespace trainkernel;
 
 static MemRefType bufferType(Type tensor) {
   auto type = cast<RankedTensorType>(tensor);
+  // Nothing looks at the shape of what has no elements, and not all shapes have a form in LLVM then.
+  if (type.getNumElements() == 0)
+    return MemRefType::get({0}, type.getElementType());
   return MemRefType::get(type.getShape(), type.getElementType());
+}
+
+// A result that there is nothing to compute of.
+static bool isWithoutElements(Operation &op) {
+  auto empty = dyn_cast<tensor::EmptyOp>(op);
+  return empty && empty.getType().hasStaticShape() && empty.getType().getNumElements() == 0;
 }
 
 namespace {
@@ -32,7 +41,7 @@ public:
     for (Operation &op : step.getBody().front().without_terminator()) {
       if (auto fused = dyn_cast<FusedOp>(op))
         nodes.push_back(fused);
-      else if (!isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op))
+      else if (!isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op) && !isWithoutElements(op))
         return op.emitError() << "'" << op.getName()
                               << "' stands outside of a fused op, expected 'tk-inline-pointwise' to have run";
     }
@@ -222,6 +231,8 @@ void KernelBuilder::bindOutputs() {
 
 void KernelBuilder::bindOutput(unsigned index, Value returned) {
   Value output = kernel.getArgument(step.getNumArguments() + index);
+  if (cast<MemRefType>(output.getType()).getNumElements() == 0)
+    return;
   if (step.getResultRole(index) == Role::NewState) {
     commits.emplace_back(returned, output);
     return;

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -143,13 +143,11 @@ def _leaf_type(name: str, leaf: Any) -> TensorType:
             raise CaptureError(f"argument {name} is a {kind} tensor", expected="a dense tensor")
         if any(not isinstance(size, int) for size in leaf.shape):
             raise CaptureError(f"argument {name} has the symbolic shape {tuple(leaf.shape)}", expected="a static shape")
-        _check_size(name, leaf.shape)
         return TensorType(tuple(leaf.shape), checked_dtype(f"argument {name}", leaf.dtype))
     if type(leaf).__module__ == "numpy" and hasattr(leaf, "dtype"):
         dtype = leaf.dtype.name
         if dtype not in SUPPORTED_DTYPES:
             raise CaptureError(f"argument {name} is an array of {dtype}", expected=_dtypes(), hint=_hint(dtype))
-        _check_size(name, leaf.shape)
         return TensorType(tuple(leaf.shape), dtype)
     raise CaptureError(
         f"argument {name} is a {type(leaf).__name__}",
@@ -167,11 +165,6 @@ def container_hint(value: Any) -> str:
         shown = ", ".join(f"{name!r}: ..." for name in fields[:3]) + (", ..." if len(fields) > 3 else "")
         return f"use a dict, {{{shown}}}, or make {type(value).__name__} a typing.NamedTuple"
     return "use a dict or a typing.NamedTuple of tensors"
-
-
-def _check_size(name: str, shape: Sequence[int]) -> None:
-    if 0 in shape:
-        raise CaptureError(f"argument {name} has the shape {list(shape)}", expected="a tensor with elements")
 
 
 def checked_dtype(subject: str, dtype: torch.dtype) -> str:

@@ -47,7 +47,8 @@ def _check_overload(target: torch._ops.OpOverload, location: SourceLocation | No
         raise CaptureError(
             f"{name} draws random numbers from hidden state",
             expected="a step that depends on its arguments only",
-            hint="draw the random numbers or the dropout mask outside and pass them as an argument",
+            hint="use trainkernel.random, whose state is a tensor of the step, e.g. random.dropout(x, 0.1, state), or "
+            "draw the numbers or the mask outside and pass them as an argument",
             location=location,
         )
     # Decompositions add _assert_tensor_metadata itself; it holds statically.
@@ -118,7 +119,6 @@ def _check_value(module: torch.fx.GraphModule, node: torch.fx.Node, location: So
             if isinstance(value, torch.Tensor):
                 _check_dtype(node, value, location)
                 _check_numbers(node, value, location)
-                _check_size(node, value, location)
     elif node.op not in ("placeholder", "output"):
         raise CaptureError(f"the trace holds a {node.op} of {node.target}", location=location)
 
@@ -163,14 +163,27 @@ def _check_factors(node: torch.fx.Node, location: SourceLocation | None) -> None
         )
 
 
-def _check_size(node: torch.fx.Node, value: torch.Tensor, location: SourceLocation | None) -> None:
-    if value.numel() == 0:
-        raise CaptureError(
-            f"the result of {op_name(node.target)} has the shape {list(value.shape)}",
-            expected="a tensor with elements",
-            hint="leave out what computes nothing",
-            location=location,
-        )
+def check_sizes(module: torch.fx.GraphModule) -> None:
+    """Check that no operation is left that reads a tensor without elements.
+
+    Raises:
+        CaptureError: one is, and what it computes is not known.
+    """
+    from trainkernel.capture.export import position_of
+
+    for node in module.graph.nodes:
+        if node.op != "call_function":
+            continue
+        for used in node.all_input_nodes:
+            value = used.meta.get("val")
+            if isinstance(value, torch.Tensor) and value.numel() == 0:
+                position = position_of(node)
+                raise CaptureError(
+                    f"{op_name(node.target)} reads a tensor of shape {list(value.shape)}",
+                    expected="tensors with elements",
+                    hint="leave out what computes nothing",
+                    location=position.location() if position else None,
+                )
 
 
 def hop_name(target: torch._ops.HigherOrderOperator) -> str:

@@ -58,7 +58,13 @@ def fold_constants(module: torch.fx.GraphModule) -> None:
     values: dict[torch.fx.Node, torch.Tensor | tuple[Any, ...]] = {}
     literals: set[torch.fx.Node] = set()
     for node in list(module.graph.nodes):
+        if node.op != "output" and is_empty(node.meta.get("val")):
+            nothing = torch.empty(node.meta["val"].shape, dtype=node.meta["val"].dtype)
+            values[node] = values[_forgotten(module.graph, node)] = nothing
+            continue
         if node.op not in ("call_function", "get_attr"):
+            continue
+        if _without_empty(node):
             continue
         if _select_known(module.graph, node, values):
             continue
@@ -75,6 +81,51 @@ def fold_constants(module: torch.fx.GraphModule) -> None:
             literals.add(made)
     module.graph.eliminate_dead_code()
     module.recompile()
+
+
+def is_empty(value: Any) -> bool:
+    """Whether a value is a tensor without elements."""
+    return isinstance(value, torch.Tensor) and value.numel() == 0
+
+
+def _forgotten(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node:
+    """The node that makes a tensor without elements from nothing, whatever it was computed from."""
+    if node.op != "call_function" or not node.all_input_nodes:
+        return node
+    with graph.inserting_before(node):
+        kind = node.meta["val"]
+        keywords: dict[str, Any] = {"dtype": kind.dtype, "device": torch.device("cpu"), "pin_memory": False}
+        made = graph.call_function(_ATEN.full.default, (list(kind.shape), 0), keywords)
+    made.meta = dict(node.meta)
+    node.replace_all_uses_with(made)
+    return made
+
+
+# What changes a part of the first argument to another one.
+_CHANGES = (
+    _ATEN.slice_scatter.default,
+    _ATEN.select_scatter.default,
+    _ATEN.index_put.default,
+    _ATEN.scatter.src,
+    _ATEN.scatter_add.default,
+    _ATEN.index_add.default,
+    _ATEN.index_copy.default,
+)
+
+
+def _without_empty(node: torch.fx.Node) -> bool:
+    """Leave tensors without elements out of an operation; whether nothing of it is left to do."""
+    if not any(is_empty(used.meta.get("val")) for used in node.all_input_nodes):
+        return False
+    if node.target is _ATEN.cat.default:
+        parts: Any = node.args[0]
+        node.args = ([part for part in parts if not is_empty(part.meta.get("val"))], *node.args[1:])
+        return not node.args[0]
+    first = node.args[0]
+    if node.target in _CHANGES and isinstance(first, torch.fx.Node) and not is_empty(first.meta.get("val")):
+        node.replace_all_uses_with(first)
+        return True
+    return False
 
 
 def _select_known(graph: torch.fx.Graph, node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> bool:

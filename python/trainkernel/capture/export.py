@@ -20,7 +20,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from trainkernel.capture.arguments import Arguments, check_text, checked_dtype, container_hint
-from trainkernel.capture.checks import check_graph, check_node, check_warnings
+from trainkernel.capture.checks import check_graph, check_node, check_sizes, check_warnings
 from trainkernel.capture.constants import fold_constants
 from trainkernel.capture.decompositions import decomposition_table
 from trainkernel.capture.explain import explained
@@ -127,6 +127,7 @@ def trace_step(step: Callable[..., Any], arguments: Arguments) -> TracedStep:
     flows = tuple(replace(flow, line=at.location() if at else None) for flow, at in zip(flows, positions, strict=True))
     with _on_cpu():
         fold_constants(graph_module)
+    check_sizes(graph_module)
     types = _output_types(graph_module, flat.out_spec)
     return TracedStep(graph_module, flat.out_spec, types, flows, parameters)
 

@@ -17,34 +17,12 @@ from trainkernel.errors import CaptureError, describe
 # What the importer raises for what it does not know.
 _IMPORT_ERRORS = (NotImplementedError, TypeError, ValueError, AssertionError, RuntimeError, KeyError)
 
-_BY_ONE_HOT = "multiply by a one-hot matrix: F.one_hot(ids, n).to(table.dtype) @ table"
-_BY_ONE_OF_EACH = (
-    "take one element of each row: an index of the tensor's shape, with size 1 along the dimension; "
-    "torch.cat joins several, and a one-hot matrix takes whole rows: F.one_hot(ids, n).to(table.dtype) @ table"
-)
-_BY_ONE_CHANGED = (
-    "change one element of each row: an index of the tensor's shape, with size 1 along the dimension, several times; "
-    "or add the transposed one-hot matrix times the rows: F.one_hot(ids, n).to(rows.dtype).t() @ rows"
-)
-_BY_PRODUCT = "unfold the windows outside of the step and use a matrix product"
 _BY_MAXIMA = (
     "take extrema one after another: m = x.amax(-1, keepdim=True), then x = torch.where(x == m, float('-inf'), x); "
     "or do it outside of the step"
 )
-_BY_LOGARITHMS = "multiply the slices, x[0] * x[1] * ..., or use x.log().sum(dim).exp() where x is positive"
 _ANY = "write this line with products, elementwise operations, sums and maxima, or do it outside of the step"
 _HINTS = {
-    "index": _BY_ONE_HOT,
-    "index_select": _BY_ONE_HOT,
-    "embedding": _BY_ONE_HOT,
-    "gather": _BY_ONE_OF_EACH,
-    "scatter": _BY_ONE_CHANGED,
-    "scatter_add": _BY_ONE_CHANGED,
-    "convolution": _BY_PRODUCT,
-    "cumsum": "multiply by a triangular matrix of ones",
-    "flip": "pass the flipped tensor as an argument",
-    "prod": _BY_LOGARITHMS,
-    "cumprod": "multiply the slices one after another in a Python loop, which is unrolled",
     **dict.fromkeys(("topk", "sort", "argsort", "median", "nanmedian", "quantile", "kthvalue", "mode"), _BY_MAXIMA),
     "pow": "an integer to the power of a tensor: convert it with .to(torch.float32)",
 }

@@ -20,6 +20,8 @@ def embedding_dense_backward(
     grad: torch.Tensor, indices: torch.Tensor, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
 ) -> Any:
     """``aten.embedding_dense_backward``."""
+    if grad.numel() == 0:
+        return torch.zeros(num_weights, grad.shape[-1], dtype=grad.dtype, device=grad.device)
     if scale_grad_by_freq:
         hot = indices.reshape(-1, 1) == indices.reshape(1, -1)
         grad = grad / hot.sum(-1).reshape(*indices.shape, 1).to(grad.dtype)
@@ -28,6 +30,8 @@ def embedding_dense_backward(
 
 def index_put(tensor: torch.Tensor, indices: Indices, values: torch.Tensor, accumulate: bool = False) -> Any:
     """``aten.index_put``."""
+    if tensor.numel() == 0 or any(index is not None and index.numel() == 0 for index in indices):
+        return tensor.clone()
     used = [(axis, index) for axis, index in enumerate(indices) if index is not None]
     if any(index.dtype is torch.bool for _, index in used):
         return _masked_put(tensor, used, values, accumulate)
@@ -59,6 +63,8 @@ def put(tensor: torch.Tensor, index: torch.Tensor, source: torch.Tensor, accumul
 
 def masked_scatter(tensor: torch.Tensor, mask: torch.Tensor, source: torch.Tensor) -> Any:
     """``aten.masked_scatter``."""
+    if source.numel() == 0:
+        return tensor.expand(torch.broadcast_shapes(tensor.shape, mask.shape)).clone()
     tensor, mask = torch.broadcast_tensors(tensor, mask)
     return torch.where(mask, source.reshape(-1)[_number_of_true(mask)], tensor)
 
@@ -78,6 +84,8 @@ def index_copy(tensor: torch.Tensor, dim: int, index: torch.Tensor, source: torc
 
 def index_fill(tensor: torch.Tensor, dim: int, index: torch.Tensor, value: Any) -> Any:
     """``aten.index_fill``."""
+    if tensor.numel() == 0 or index.numel() == 0:
+        return tensor.clone()
     if tensor.dim() == 0:
         return torch.full_like(tensor, value) if not isinstance(value, torch.Tensor) else value.expand_as(tensor)
     count = tensor.shape[dim]
@@ -92,6 +100,8 @@ def index_fill(tensor: torch.Tensor, dim: int, index: torch.Tensor, value: Any) 
 
 def scatter(tensor: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor | complex) -> Any:
     """``aten.scatter``: of several elements with one place the last one stays."""
+    if index.numel() == 0:
+        return tensor.clone()
     if is_one_along(tensor, dim, index):
         return _replaced(tensor, dim, index, _narrowed(source, tensor, dim))
     if tensor.dim() == 0:
@@ -117,6 +127,8 @@ def scatter_reduce(
     tensor: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, reduce: str, *, include_self: bool = True
 ) -> Any:
     """``aten.scatter_reduce``."""
+    if index.numel() == 0:
+        return tensor.clone()
     if tensor.dim() == 0:
         arguments = tensor.reshape(1), 0, index.reshape(1), source.reshape(1), reduce
         return scatter_reduce(*arguments, include_self=include_self).reshape(())
@@ -184,6 +196,8 @@ def _merged(tensor: torch.Tensor, dim: int, index: torch.Tensor, is_hit: torch.T
 
 def _along(tensor: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, change: Any) -> torch.Tensor:
     """A tensor with whole rows along a dimension changed."""
+    if tensor.numel() == 0 or index.numel() == 0:
+        return tensor.clone()
     if tensor.dim() == 0:
         made: torch.Tensor = change(tensor.reshape(1, 1), index.reshape(-1), source.reshape(1, 1))
         return made.reshape(())

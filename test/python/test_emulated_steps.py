@@ -33,6 +33,9 @@ THOROUGH = (
     "gates",
     "f16_state",
     "views",
+    # Rows picked by indices, and added to.
+    "embedded_in_many_f32",
+    "scattered_f32",
 )
 #: Larger ones, run once: barriers of the grid, sums in several stages, many tiles for a CTA.
 ONCE = (

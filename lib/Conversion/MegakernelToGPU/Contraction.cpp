@@ -92,7 +92,7 @@ private:
   bool isPrefetched(Value value) {
     if (auto argument = dyn_cast<BlockArgument>(value))
       return domain.tile.isPrefetched(argument.getArgNumber());
-    return llvm::all_of(value.getDefiningOp()->getOperands(), [&](Value operand) { return isPrefetched(operand); });
+    return llvm::all_of(valuesRead(value.getDefiningOp()), [&](Value operand) { return isPrefetched(operand); });
   }
 
   static std::unique_ptr<MultiplyUnit> createUnit(const CtaContext &context, const ContractionPlan &plan) {

@@ -31,7 +31,7 @@ static llvm::SmallBitVector argumentsOfOperands(TileOp tile) {
     if (auto argument = dyn_cast<BlockArgument>(value))
       found.set(argument.getArgNumber());
     else
-      llvm::append_range(pending, value.getDefiningOp()->getOperands());
+      llvm::append_range(pending, valuesRead(value.getDefiningOp()));
   }
   return found;
 }

@@ -2,23 +2,21 @@
 
 #include "lib/Analysis/Chains.h"
 
-#include "lib/Analysis/TileGeometry.h"
-
 using namespace mlir;
 using namespace mlir::megakernel;
 
-std::optional<TileCtas> mlir::megakernel::ctasOf(TileOp tile, int64_t grid) {
-  int64_t tiles = TileGeometry(tile).numTiles;
-  if (tiles == 0 || tiles > grid)
+std::optional<TileCtas> mlir::megakernel::ctasOf(const TileGeometry &geometry, int64_t grid) {
+  if (geometry.numTiles == 0 || geometry.numTiles > grid)
     return std::nullopt;
-  return TileCtas{static_cast<int64_t>(tile.getFirstCta()) % grid, tiles};
+  TileOp tile = geometry.tile;
+  return TileCtas{static_cast<int64_t>(tile.getFirstCta()) % grid, geometry.numTiles};
 }
 
 // The CTAs that all tile ops of a phase share.
 static std::optional<TileCtas> commonCtasOf(PhaseOp phase, int64_t grid) {
   std::optional<TileCtas> common;
   for (auto tile : phase.getBody().front().getOps<TileOp>()) {
-    std::optional<TileCtas> own = ctasOf(tile, grid);
+    std::optional<TileCtas> own = ctasOf(TileGeometry(tile), grid);
     if (!own || (common && !(*own == *common)))
       return std::nullopt;
     common = own;

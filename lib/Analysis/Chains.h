@@ -3,7 +3,7 @@
 #ifndef TRAINKERNEL_LIB_ANALYSIS_CHAINS_H
 #define TRAINKERNEL_LIB_ANALYSIS_CHAINS_H
 
-#include "dialects/Megakernel/MegakernelDialect.h"
+#include "lib/Analysis/TileGeometry.h"
 
 namespace mlir::megakernel {
 
@@ -14,7 +14,7 @@ struct TileCtas {
 };
 
 /// Nothing where CTAs have more tiles than one, or there are none.
-std::optional<TileCtas> ctasOf(TileOp tile, int64_t grid);
+std::optional<TileCtas> ctasOf(const TileGeometry &geometry, int64_t grid);
 
 /// Phases with nothing but barriers of a CTA between them, all tile ops of which have their tiles on the same CTAs.
 struct Chain {

@@ -4,16 +4,16 @@
 
 #include "lib/Analysis/Chains.h"
 #include "lib/Analysis/OnChip.h"
-#include "lib/Analysis/TileGeometry.h"
 
 using namespace mlir;
 using namespace mlir::megakernel;
 
 std::optional<int64_t> mlir::megakernel::findRowsOnChip(KernelOp kernel, TileOp tile) {
   int64_t grid = kernel.getGrid();
-  ContractionPlan plan(TileGeometry(tile), kernel.getThreads());
+  TileGeometry geometry(tile);
+  ContractionPlan plan(geometry, kernel.getThreads());
   auto argument = dyn_cast<BlockArgument>(plan.aOperand->get());
-  std::optional<TileCtas> ctas = ctasOf(tile, grid);
+  std::optional<TileCtas> ctas = ctasOf(geometry, grid);
   if (!argument || !ctas || plan.numChunks > 1)
     return std::nullopt;
   Value input = tile.getInputs()[argument.getArgNumber()];

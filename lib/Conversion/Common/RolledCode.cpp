@@ -216,7 +216,7 @@ SmallVector<std::pair<Operation *, size_t>> Rounds::differingIndices(RoundNumber
   return indices;
 }
 
-static void eraseRun(const CodeRun &run) {
+void mlir::megakernel::eraseRun(const CodeRun &run) {
   for (Operation *op = run.last, *before = run.first->getPrevNode(); op != before;) {
     Operation *previous = op->getPrevNode();
     op->erase();

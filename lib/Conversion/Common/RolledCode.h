@@ -17,6 +17,8 @@ struct CodeRun {
   Operation *first, *last;
 };
 
+void eraseRun(const CodeRun &run);
+
 /// Makes loops of runs that recur. `runs` follow each other in their block; returns which of them are in no loop. What
 /// differs between the rounds is computed from their number or read from a table, which is put before `kernel`.
 SmallVector<size_t> rollCode(Operation *kernel, ArrayRef<CodeRun> runs);

@@ -285,14 +285,6 @@ func::FuncOp SharedBodies::createFunction(Operation *kernel, Location loc, Array
   return function;
 }
 
-static void eraseRun(Operation *first, Operation *last) {
-  for (Operation *op = last, *before = first->getPrevNode(); op != before;) {
-    Operation *previous = op->getPrevNode();
-    op->erase();
-    op = previous;
-  }
-}
-
 // Takes the body out of its block. `inside` are the function's own values of the parameters.
 void SharedBodies::moveBody(const Group &group, const Uses &uses, func::FuncOp function) {
   Block &entry = function.getBody().front();
@@ -347,6 +339,6 @@ func::FuncOp SharedBodies::outline(Operation *kernel, const Group &group) {
       function.setArgAttr(number, "llvm.noalias", UnitAttr::get(function.getContext()));
   moveBody(group, uses, function);
   for (const Part *part : llvm::drop_begin(group.parts))
-    eraseRun(part->first, part->last);
+    eraseRun({part->first, part->last});
   return function;
 }

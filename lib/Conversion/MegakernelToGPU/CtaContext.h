@@ -39,7 +39,7 @@ struct CtaContext {
   /// Whether some of the CTAs that get here have no tile of `domain`.
   bool leavesOut(const TileDomain &domain) const { return domain.numTiles < grid && !isOwnTile(domain); }
   /// Whether each CTA that gets here has one tile of `domain`.
-  bool isOwnTile(const TileDomain &domain) const { return chainCtas && ctasOf(domain.tile, grid) == chainCtas; }
+  bool isOwnTile(const TileDomain &domain) const { return chainCtas && ctasOf(domain, grid) == chainCtas; }
   /// Runs `body` for each tile of `domain` that is placed on this CTA. Where CTAs are left out, what `body` emits may
   /// be shared: then they do not call it in vain.
   LogicalResult forEachTile(const TileDomain &domain,

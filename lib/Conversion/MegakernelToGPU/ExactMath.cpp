@@ -44,7 +44,6 @@ public:
     return math::AbsFOp::create(builder, loc, a);
   }
   Value isZero(Value a) { return arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OEQ, a, constant(0)); }
-  Value min(Value a, Value b) { return arith::MinNumFOp::create(builder, loc, a, b); }
   Value select(Value condition, Value a, Value b) { return arith::SelectOp::create(builder, loc, condition, a, b); }
 
   /// The GPU's approximation `intrinsic` of each element. One element that all lanes share is computed once.
@@ -72,9 +71,6 @@ public:
     return fma(fma(neg(estimate), estimate, a), half, estimate);
   }
 
-  Value isBelow(Value a, double bound) {
-    return arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OLT, a, constant(bound));
-  }
   /// Whether a lane of `a` is less, or greater, than `bound`.
   Value anyBelow(Value a, double bound) {
     return isBeyond(arith::CmpFPredicate::OLT, reduce(vector::CombiningKind::MINNUMF, a), bound);
@@ -124,39 +120,12 @@ private:
 // Rare operands
 //===----------------------------------------------------------------------===//
 
-// Where an operand or a result is small it is computed 2^48 times as large, and rounded once more only where that takes
-// place among subnormal numbers: the last addition is to a multiple of their unit. Adam's moments of what gets no
-// gradient are small.
-static Value divideSmall(FloatMath math, arith::DivFOp op) {
-  Value a = op.getLhs(), b = op.getRhs(), one = math.constant(1), sizeOfB = math.abs(b), minusB = math.neg(b);
-  Value inverse = math.inverse(b, minusB), first = math.mul(a, inverse), size = math.abs(first);
-  Value isSmall = math.isBelow(math.min(math.abs(a), size), 0x1p-60);
-  Value up = math.select(isSmall, math.constant(0x1p48), one), down = math.select(isSmall, math.constant(0x1p-48), one);
-  Value large = math.mul(a, up), quotient = math.mul(first, up);
-  quotient = math.fma(math.fma(minusB, quotient, large), inverse, quotient);
-  Value rounded = math.mul(quotient, down);
-  Value residual = math.fma(minusB, math.mul(rounded, up), large), rest = math.mul(residual, inverse);
-  rest = math.fma(math.fma(minusB, rest, residual), inverse, rest);
-  Value result = math.select(math.isZero(a), first, math.fma(rest, down, rounded));
-  return math.choose(result,
-                     {math.anyBelow(sizeOfB, 0x1p-126), math.anyAbove(sizeOfB, 0x1p126), math.anyAbove(size, 0x1p126)},
-                     [&](OpBuilder &builder) { return builder.clone(*op)->getResult(0); });
-}
-
 // The device library's root is an approximation; LLVM's is rounded correctly. A call, since the lowering of GPU modules
 // takes LLVM's own op for one that should have become the library's.
 static Value exactRoot(OpBuilder &builder, math::SqrtOp op) {
   return LLVM::CallIntrinsicOp::create(builder, op.getLoc(), op.getType(), builder.getStringAttr("llvm.sqrt"),
                                        op.getOperand())
       .getResult(0);
-}
-
-static Value takeSmallRoot(FloatMath math, math::SqrtOp op) {
-  Value a = op.getOperand(), one = math.constant(1), isSmall = math.isBelow(a, 0x1p-60);
-  Value root = math.root(math.mul(a, math.select(isSmall, math.constant(0x1p64), one)));
-  root = math.mul(root, math.select(isSmall, math.constant(0x1p-32), one));
-  return math.choose(math.select(math.isZero(a), a, root), {math.anyBelow(a, 0), math.anyAbove(a, 0x1p126)},
-                     [&](OpBuilder &builder) { return exactRoot(builder, op); });
 }
 
 // A function of the module that does what `op` does for all operands. Rare ones are no reason for more code around each
@@ -183,10 +152,11 @@ static func::FuncOp functionOf(Operation *op) {
   builder.setInsertionPointToEnd(function.addEntryBlock());
   Operation *clone = builder.clone(*op);
   clone->setOperands(function.getArguments());
-  auto root = dyn_cast<math::SqrtOp>(clone);
-  Value result =
-      root ? takeSmallRoot(FloatMath(clone), root) : divideSmall(FloatMath(clone), cast<arith::DivFOp>(clone));
-  clone->erase();
+  Value result = clone->getResult(0);
+  if (auto root = dyn_cast<math::SqrtOp>(clone)) {
+    result = exactRoot(builder, root);
+    clone->erase();
+  }
   func::ReturnOp::create(builder, op->getLoc(), result);
   return function;
 }

@@ -27,7 +27,7 @@ static constexpr size_t minUses = 3;
 
 static bool isProduct(TileOp tile) {
   TileGeometry geometry(tile);
-  return geometry.region.reduction && geometry.region.isContraction() && geometry.numTiles > 0 &&
+  return geometry.region.isContraction() && geometry.numTiles > 0 &&
          multiplierOf(geometry.region.reduction) == Multiplier::Narrow;
 }
 

@@ -197,32 +197,14 @@ def max_pool_backward(
     return _gathered(windows, value_at, grad.device).to(grad.dtype)
 
 
-def avg_pool2d(
-    tensor: torch.Tensor,
-    kernel: Any,
-    stride: Any = (),
-    padding: Any = (0,),
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Any:
+def avg_pool2d(tensor: torch.Tensor, *options: Any, **named: Any) -> Any:
     """``aten.avg_pool2d``."""
-    windows = _windows(tensor, kernel, stride, padding, (1,), ceil_mode, 2)
-    return _avg_pool(tensor, windows, count_include_pad, divisor_override)
+    return _avg_pool(tensor, 2, *options, **named)
 
 
-def avg_pool3d(
-    tensor: torch.Tensor,
-    kernel: Any,
-    stride: Any = (),
-    padding: Any = (0,),
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Any:
+def avg_pool3d(tensor: torch.Tensor, *options: Any, **named: Any) -> Any:
     """``aten.avg_pool3d``."""
-    windows = _windows(tensor, kernel, stride, padding, (1,), ceil_mode, 3)
-    return _avg_pool(tensor, windows, count_include_pad, divisor_override)
+    return _avg_pool(tensor, 3, *options, **named)
 
 
 def avg_pool2d_backward(grad: torch.Tensor, tensor: torch.Tensor, *options: Any) -> Any:
@@ -235,14 +217,24 @@ def avg_pool3d_backward(grad: torch.Tensor, tensor: torch.Tensor, *options: Any)
     return _avg_pool_backward(grad, tensor, 3, *options)
 
 
-def _avg_pool(tensor: torch.Tensor, windows: _Windows, with_padding: bool, divisor: int | None) -> Any:
+def _avg_pool(
+    tensor: torch.Tensor,
+    rank: int,
+    kernel: Any,
+    stride: Any = (),
+    padding: Any = (0,),
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Any:
     if not tensor.is_floating_point():
         return NotImplemented
+    windows = _windows(tensor, kernel, stride, padding, (1,), ceil_mode, rank)
     wide = tensor.float() if tensor.dtype in LOW_PRECISION else tensor
     tables = windows.elements(tensor.device)
     inside = [(table >= 0) & (table < size) for table, size in zip(tables, windows.sizes, strict=True)]
     total = torch.where(_all(_spread(inside)), _elements(wide, tables), 0.0).sum(_places_in(windows))
-    return (total / _divisors(windows, with_padding, divisor, wide)).to(tensor.dtype)
+    return (total / _divisors(windows, count_include_pad, divisor_override, wide)).to(tensor.dtype)
 
 
 def _avg_pool_backward(

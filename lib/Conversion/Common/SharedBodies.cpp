@@ -70,34 +70,26 @@ static Operation *opBefore(OpBuilder &builder) {
   return point == builder.getInsertionBlock()->begin() ? nullptr : &*std::prev(point);
 }
 
-SharedBodies::Part &SharedBodies::recordPart(OpBuilder &builder, function_ref<LogicalResult()> emit,
-                                             LogicalResult &emitted) {
+LogicalResult SharedBodies::record(OpBuilder &builder, function_ref<LogicalResult()> emit) {
   Block *block = builder.getInsertionBlock();
   Operation *before = opBefore(builder);
   std::list<Part> *outer = current;
   Part &part = outer->emplace_back();
   current = &part.inner;
-  emitted = emit();
+  LogicalResult emitted = emit();
   current = outer;
   Operation *last = opBefore(builder);
   if (last != before) {
     part.first = before ? before->getNextNode() : &block->front();
     part.last = last;
   }
-  return part;
-}
-
-LogicalResult SharedBodies::record(OpBuilder &builder, function_ref<LogicalResult()> emit) {
-  LogicalResult emitted = success();
-  recordPart(builder, emit, emitted);
   return emitted;
 }
 
 LogicalResult SharedBodies::recordSteps(OpBuilder &builder, bool holdsValues, function_ref<LogicalResult()> emit) {
-  LogicalResult emitted = success();
-  Part &part = recordPart(builder, emit, emitted);
-  part.hasSteps = true;
-  part.holdsValues = holdsValues;
+  LogicalResult emitted = record(builder, emit);
+  current->back().hasSteps = true;
+  current->back().holdsValues = holdsValues;
   return emitted;
 }
 

@@ -56,7 +56,6 @@ private:
   class Parameters;
 
   static SmallVector<Part *> filled(std::list<Part> &parts);
-  Part &recordPart(OpBuilder &builder, function_ref<LogicalResult()> emit, LogicalResult &emitted);
   static void rollSteps(Operation *kernel, Part &part);
   static std::vector<Group> groupsOf(ArrayRef<Part *> parts, bool withSameIndices);
   static Uses usesOf(const Group &group, Parameters &parameters);

@@ -170,11 +170,11 @@ void ElementEmitter::visitLoads(Value tensor, ArrayRef<LaneIndex> indices,
         visitLoads(operand->get(), *source, visit);
 }
 
-SmallVector<Value> ElementEmitter::preload(Value tensor, ArrayRef<LaneIndex> indices) {
+SmallVector<Value> ElementEmitter::preload(Value tensor, ArrayRef<LaneIndex> indices, Wanted wants) {
   SmallVector<Value> loaded;
   visitLoads(tensor, indices, [&](Value argument, ArrayRef<LaneIndex> at) {
     Key key = keyOf(argument, at);
-    if (findEmitted(key))
+    if (findEmitted(key) || (wants && !wants(cast<BlockArgument>(argument))))
       return;
     loaded.push_back(emitUncached(argument, at));
     emitted.emplace_back(key, splat(argument.getLoc(), loaded.back()));
@@ -182,10 +182,10 @@ SmallVector<Value> ElementEmitter::preload(Value tensor, ArrayRef<LaneIndex> ind
   return loaded;
 }
 
-void ElementEmitter::useLoaded(Value tensor, ArrayRef<LaneIndex> indices, ArrayRef<Value> &loaded) {
+void ElementEmitter::useLoaded(Value tensor, ArrayRef<LaneIndex> indices, ArrayRef<Value> &loaded, Wanted wants) {
   visitLoads(tensor, indices, [&](Value argument, ArrayRef<LaneIndex> at) {
     Key key = keyOf(argument, at);
-    if (findEmitted(key))
+    if (findEmitted(key) || (wants && !wants(cast<BlockArgument>(argument))))
       return;
     emitted.emplace_back(key, splat(argument.getLoc(), loaded.front()));
     loaded = loaded.drop_front();

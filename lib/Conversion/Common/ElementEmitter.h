@@ -36,11 +36,13 @@ public:
 
   /// Emits the loads that `emit` will need, as far as they do not hang on a reduction, so that they are on their way
   /// while something else is computed. Later `emit` calls with the same indices find them. Returns what was loaded.
-  SmallVector<Value> preload(Value tensor, ArrayRef<LaneIndex> indices);
+  /// With `wants`, only from the region arguments for which that holds.
+  using Wanted = llvm::function_ref<bool(BlockArgument)>;
+  SmallVector<Value> preload(Value tensor, ArrayRef<LaneIndex> indices, Wanted wants = nullptr);
 
   /// Lets `emit` use what another emitter's `preload` of `tensor` loaded, maybe in another block, at indices that have
   /// the same values. Takes as many values from the front of `loaded` as that call returned.
-  void useLoaded(Value tensor, ArrayRef<LaneIndex> indices, ArrayRef<Value> &loaded);
+  void useLoaded(Value tensor, ArrayRef<LaneIndex> indices, ArrayRef<Value> &loaded, Wanted wants = nullptr);
 
   /// The value that the body of `op` yields for result `result` at the loop indices, with `accumulator` as the
   /// output element. Null after reporting an error.

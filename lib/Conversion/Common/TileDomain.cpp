@@ -20,16 +20,29 @@ Value TileDomain::inBounds(const IndexMath &math, ArrayRef<LaneIndex> indices) c
   return inside;
 }
 
-LogicalResult mlir::megakernel::emitResults(ElementEmitter &emitter, const TileDomain &domain,
-                                            ArrayRef<LaneIndex> indices) {
+FailureOr<SmallVector<Value>> mlir::megakernel::computeResults(ElementEmitter &emitter, const TileDomain &domain,
+                                                               ArrayRef<LaneIndex> indices) {
   SmallVector<Value> values;
   for (Value yielded : domain.region.yielded) {
     values.push_back(emitter.emit(yielded, indices));
     if (!values.back())
       return failure();
   }
+  return values;
+}
+
+void mlir::megakernel::writeResults(ElementEmitter &emitter, const TileDomain &domain, ArrayRef<LaneIndex> indices,
+                                    ValueRange values) {
   TileOp tile = domain.tile;
   for (auto [value, output] : llvm::zip(values, tile.getOutputs()))
     emitter.store(tile.getLoc(), value, output, indices);
+}
+
+LogicalResult mlir::megakernel::emitResults(ElementEmitter &emitter, const TileDomain &domain,
+                                            ArrayRef<LaneIndex> indices) {
+  FailureOr<SmallVector<Value>> values = computeResults(emitter, domain, indices);
+  if (failed(values))
+    return failure();
+  writeResults(emitter, domain, indices, *values);
   return success();
 }

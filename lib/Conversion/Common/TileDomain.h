@@ -18,7 +18,11 @@ struct TileDomain : TileGeometry {
   Value inBounds(const IndexMath &math, ArrayRef<LaneIndex> indices) const;
 };
 
-/// Emits all results of the tile op at `indices` and writes them. Everything is read before anything is written.
+/// All results of the tile op at `indices`.
+FailureOr<SmallVector<Value>> computeResults(ElementEmitter &emitter, const TileDomain &domain,
+                                             ArrayRef<LaneIndex> indices);
+void writeResults(ElementEmitter &emitter, const TileDomain &domain, ArrayRef<LaneIndex> indices, ValueRange values);
+/// Both, one after the other: everything is read before anything is written.
 LogicalResult emitResults(ElementEmitter &emitter, const TileDomain &domain, ArrayRef<LaneIndex> indices);
 
 } // namespace mlir::megakernel

@@ -21,21 +21,11 @@ public:
         bStager(context, domain, plan, plan.bOperand, plan.b), aIsStaged(plan.rowsAt.has_value()),
         bIsStaged(domain.tile.getReusesKept()) {}
 
-  LogicalResult prefetch() override {
-    // A CTA with several tiles, or a first chunk that others replace, would overwrite what is prefetched before it is
-    // used.
-    bool keepsFirst = domain.numTiles <= context.grid && (plan.numChunks == 1 || plan.isPipelined);
-    bool stagesA = keepsFirst && !aIsStaged && isPrefetched(plan.aOperand->get());
-    bool stagesB = keepsFirst && !bIsStaged && isPrefetched(plan.bOperand->get());
-    aIsStaged |= stagesA;
-    bIsStaged |= stagesB;
-    hasPrefetched = stagesA || stagesB;
-    if (!hasPrefetched)
+  LogicalResult prefetch(int64_t &registerBytes) override {
+    // A CTA with several tiles would overwrite what is prefetched before it is used.
+    if (domain.numTiles > context.grid)
       return success();
-    return context.forEachTile(domain, [&](ArrayRef<LaneIndex> origin) {
-      return stageOperands(context, loc, operandsIn(tilesOf(nullptr), stagesA, stagesB),
-                           chunkStart(origin, math.constant(0)));
-    });
+    return canRunAhead(registerBytes) ? runAhead(registerBytes) : prefetchInputs(registerBytes);
   }
 
   LogicalResult run() override {
@@ -43,18 +33,107 @@ public:
     if (!fault.empty())
       return domain.tile->emitError() << "tile sizes do not fit: " << fault;
     return context.forEachTile(domain, [&](ArrayRef<LaneIndex> origin) -> LogicalResult {
-      initial = unit->initialAccumulators();
       locateResults(origin);
-      FailureOr<SmallVector<Value>> accumulators = multiplyChunks(origin);
-      if (failed(accumulators) || failed(unit->meet(*accumulators)))
-        return failure();
-      return finish(*accumulators);
+      if (ranAhead)
+        return writeAhead();
+      loadAhead();
+      FailureOr<SmallVector<Value>> accumulators = multiplyTile(origin);
+      return failed(accumulators) ? failure() : finish(*accumulators);
     });
   }
 
 private:
   /// About half of a thread's registers.
   static constexpr int64_t maxEpilogueBytes = 384;
+
+  // Where all that a tile is computed from is there, so are its results; but nothing may be written yet.
+  bool canRunAhead(int64_t registerBytes) {
+    return unit->check().empty() && !plan.rowsAt && !plan.keptAt && countAtOnce() == 0 &&
+           resultBytes() <= registerBytes &&
+           llvm::all_of(llvm::seq<unsigned>(domain.tile.getInputs().size()),
+                        [&](unsigned input) { return domain.tile.isPrefetched(input); });
+  }
+
+  int64_t perThread(int64_t bytesOfResult) {
+    return llvm::divideCeil(plan.sizeOf(plan.mLoop) * plan.sizeOf(plan.nLoop), context.threads) * bytesOfResult;
+  }
+  int64_t resultBytes() {
+    int64_t bytes = 0;
+    for (Value yielded : domain.region.yielded)
+      bytes += bytesPerElement(yielded);
+    return perThread(bytes);
+  }
+
+  LogicalResult runAhead(int64_t &registerBytes) {
+    ranAhead = true;
+    registerBytes -= resultBytes();
+    CtaContext::Values values = context.valuesOfTile(domain, [&](ArrayRef<LaneIndex> origin) -> CtaContext::Values {
+      locateResults(origin);
+      loadAhead();
+      FailureOr<SmallVector<Value>> accumulators = multiplyTile(origin);
+      SmallVector<Value> computed;
+      for (size_t index = 0; succeeded(accumulators) && index < results.size(); ++index) {
+        CtaContext::Values own = context.valuesWhen(
+            loc, holds(index), [&] { return resultsOf(results[index], unit->resultValues(*accumulators, index)); });
+        if (failed(own))
+          return failure();
+        llvm::append_range(computed, *own);
+      }
+      if (failed(accumulators))
+        return failure();
+      leaveTile();
+      return computed;
+    });
+    if (failed(values))
+      return failure();
+    ahead = *values;
+    return success();
+  }
+
+  LogicalResult writeAhead() {
+    ArrayRef<Value> rest = ahead;
+    for (auto [index, result] : llvm::enumerate(results)) {
+      ValueRange own = rest.take_front(domain.region.yielded.size());
+      rest = rest.drop_front(own.size());
+      (void)context.when(loc, holds(index), [&] {
+        writeResults(*result.emitter, domain, result.indices, own);
+        return success();
+      });
+    }
+    return success();
+  }
+
+  LogicalResult prefetchInputs(int64_t &registerBytes) {
+    // A first chunk that others replace would be gone before it is used.
+    bool keepsFirst = plan.numChunks == 1 || plan.isPipelined;
+    bool stagesA = keepsFirst && !aIsStaged && isPrefetched(plan.aOperand->get());
+    bool stagesB = keepsFirst && !bIsStaged && isPrefetched(plan.bOperand->get());
+    aIsStaged |= stagesA;
+    bIsStaged |= stagesB;
+    hasPrefetched = stagesA || stagesB;
+    CtaContext::Values values = context.valuesOfTile(domain, [&](ArrayRef<LaneIndex> origin) -> CtaContext::Values {
+      if (hasPrefetched && failed(stageOperands(context, loc, operandsIn(tilesOf(nullptr), stagesA, stagesB),
+                                                chunkStart(origin, math.constant(0)))))
+        return failure();
+      locateResults(origin);
+      SmallVector<Value> loaded;
+      if (countAtOnce() > 0 || perThread(epilogueBytes(domain.region)) > registerBytes)
+        return loaded;
+      for (Result &result : results)
+        if (!result.inBounds)
+          for (Value yielded : domain.region.yielded)
+            llvm::append_range(loaded, result.emitter->preload(yielded, result.indices, [&](BlockArgument input) {
+              return domain.tile.isPrefetched(input.getArgNumber());
+            }));
+      return loaded;
+    });
+    if (failed(values))
+      return failure();
+    ahead = *values;
+    if (!ahead.empty())
+      registerBytes -= perThread(epilogueBytes(domain.region));
+    return success();
+  }
 
   static ContractionPlan planAt(const TileDomain &domain, int64_t threads, int64_t sharedOffset) {
     ContractionPlan plan(domain, threads);
@@ -202,9 +281,22 @@ private:
     std::unique_ptr<ElementEmitter> emitter;
   };
 
-  // Where the results are. What their epilogue reads is loaded before the product is computed, where it fits registers
-  // beside it.
+  FailureOr<SmallVector<Value>> multiplyTile(ArrayRef<LaneIndex> origin) {
+    FailureOr<SmallVector<Value>> accumulators = multiplyChunks(origin);
+    if (failed(accumulators) || failed(unit->meet(*accumulators)))
+      return failure();
+    return accumulators;
+  }
+
+  // The next tile's operands take the place of the sums.
+  void leaveTile() {
+    if (plan.layout.meets && !isAlone)
+      context.barrier(loc);
+  }
+
+  // Where the results are.
   void locateResults(ArrayRef<LaneIndex> origin) {
+    initial = unit->initialAccumulators();
     results.clear();
     int64_t lanes = unit->lanes();
     for (auto [m, n] : unit->resultPlaces()) {
@@ -224,10 +316,26 @@ private:
       result.emitter = std::make_unique<ElementEmitter>(builder, domain.tile, lanes);
       results.push_back(std::move(result));
     }
-    resultsAtOnce = std::max<int64_t>(1, maxEpilogueBytes / (lanes * epilogueBytes(domain.region)));
-    if (llvm::divideCeil(plan.sizeOf(plan.mLoop) * plan.sizeOf(plan.nLoop), context.threads) / lanes <= resultsAtOnce)
-      resultsAtOnce = 0;
-    if (resultsAtOnce == 0)
+  }
+
+  // What a thread's results read and write is on its way for so many of them at once; 0 for all, ahead of the product,
+  // where it fits registers beside it.
+  int64_t countAtOnce() {
+    int64_t perRun = unit->lanes() * epilogueBytes(domain.region);
+    int64_t atOnce = std::max<int64_t>(1, maxEpilogueBytes / perRun);
+    return perThread(1) / unit->lanes() <= atOnce ? 0 : atOnce;
+  }
+
+  // What was loaded before the barrier, and the rest of what goes ahead of the product.
+  void loadAhead() {
+    ArrayRef<Value> rest = ahead;
+    for (Result &result : results)
+      if (!ahead.empty() && !result.inBounds)
+        for (Value yielded : domain.region.yielded)
+          result.emitter->useLoaded(yielded, result.indices, rest, [&](BlockArgument input) {
+            return domain.tile.isPrefetched(input.getArgNumber());
+          });
+    if (countAtOnce() == 0)
       loadSideOperands(0, results.size());
   }
 
@@ -240,32 +348,40 @@ private:
   }
 
   LogicalResult finish(ValueRange accumulators) {
+    int64_t atOnce = countAtOnce();
     for (auto [index, result] : llvm::enumerate(results)) {
-      if (resultsAtOnce > 0 && index % resultsAtOnce == 0)
-        loadSideOperands(index, std::min<size_t>(resultsAtOnce, results.size() - index));
-      Value holds = unit->hasResults(index);
-      if (result.inBounds)
-        holds = math.both(holds, result.inBounds);
-      if (failed(context.when(loc, holds,
-                              [&] { return finishElements(result, unit->resultValues(accumulators, index)); })))
+      if (atOnce > 0 && index % atOnce == 0)
+        loadSideOperands(index, std::min<size_t>(atOnce, results.size() - index));
+      LogicalResult finished = context.when(loc, holds(index), [&] {
+        CtaContext::Values values = resultsOf(result, unit->resultValues(accumulators, index));
+        if (failed(values))
+          return failure();
+        writeResults(*result.emitter, domain, result.indices, *values);
+        return success();
+      });
+      if (failed(finished))
         return failure();
     }
-    // The next tile's operands take the place of the sums.
-    if (plan.layout.meets && !isAlone)
-      context.barrier(loc);
+    leaveTile();
     return success();
   }
 
-  LogicalResult finishElements(Result &result, Value values) {
+  // Where this thread has run `index` of the results; null where every thread has.
+  Value holds(size_t index) {
+    Value inBounds = results[index].inBounds, held = unit->hasResults(index);
+    return inBounds ? math.both(held, inBounds) : held;
+  }
+
+  CtaContext::Values resultsOf(Result &result, Value sums) {
     ElementEmitter &emitter = *result.emitter;
     Value init = emitter.emit(plan.op.getDpsInits()[0], result.indices);
     if (!init)
       return failure();
     // Adding the usual zero would cost an instruction per element and change nothing but the sign of a zero.
     if (!isZero(init))
-      values = arith::AddFOp::create(builder, loc, init, values);
-    emitter.bind(plan.op->getResult(0), values);
-    return emitResults(emitter, domain, result.indices);
+      sums = arith::AddFOp::create(builder, loc, init, sums);
+    emitter.bind(plan.op->getResult(0), sums);
+    return computeResults(emitter, domain, result.indices);
   }
 
   static bool isZero(Value value) {
@@ -288,8 +404,9 @@ private:
   bool aIsStaged, bIsStaged, hasPrefetched = false;
   SmallVector<Value> initial;
   SmallVector<Result> results;
-  /// What a thread's results read and write is on its way for so many of them at once; 0 for all, ahead of the product.
-  int64_t resultsAtOnce = 0;
+  /// What is there since before the barrier ahead of the phase: all results, or what their epilogue reads.
+  bool ranAhead = false;
+  SmallVector<Value> ahead;
 };
 } // namespace
 

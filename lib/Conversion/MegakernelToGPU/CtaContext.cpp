@@ -2,6 +2,7 @@
 
 #include "lib/Conversion/MegakernelToGPU/CtaContext.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
@@ -29,6 +30,36 @@ LogicalResult CtaContext::when(Location loc, Value condition, function_ref<Logic
   return body();
 }
 
+CtaContext::Values CtaContext::valuesWhen(Location loc, Value condition, function_ref<Values()> body) const {
+  if (!condition)
+    return body();
+  // The types are known once the body is there.
+  auto untyped = scf::IfOp::create(builder, loc, condition, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(untyped.thenBlock());
+  Values values = body();
+  if (failed(values))
+    return failure();
+  builder.setInsertionPoint(untyped);
+  auto branch = scf::IfOp::create(builder, loc, TypeRange(ValueRange(*values)), condition, /*withElseRegion=*/true);
+  branch.getThenRegion().takeBody(untyped.getThenRegion());
+  branch.getElseRegion().takeBody(untyped.getElseRegion());
+  untyped.erase();
+  auto yield = [&](Block *block, ValueRange results) {
+    if (Operation *last = block->empty() ? nullptr : &block->back(); isa_and_nonnull<scf::YieldOp>(last))
+      last->erase();
+    builder.setInsertionPointToEnd(block);
+    scf::YieldOp::create(builder, loc, results);
+  };
+  yield(branch.thenBlock(), *values);
+  builder.setInsertionPointToStart(branch.elseBlock());
+  SmallVector<Value> zeros;
+  for (Value value : *values)
+    zeros.push_back(arith::ConstantOp::create(builder, loc, builder.getZeroAttr(value.getType())));
+  yield(branch.elseBlock(), zeros);
+  return SmallVector<Value>(branch.getResults());
+}
+
 static LogicalResult forStrided(const CtaContext &context, Location loc, Value first, int64_t count, int64_t step,
                                 function_ref<LogicalResult(Value)> body) {
   IndexMath math = context.math(loc);
@@ -42,16 +73,31 @@ static LogicalResult forStrided(const CtaContext &context, Location loc, Value f
   return body(loop.getInductionVar());
 }
 
+// Tile t runs on CTA (first_cta + t) mod grid.
+Value CtaContext::firstTileOf(const TileDomain &domain) const {
+  TileOp tile = domain.tile;
+  IndexMath math = this->math(tile.getLoc());
+  int64_t offset = tile.getFirstCta() % grid;
+  return offset == 0 ? cta : math.rem(math.add(cta, grid - offset), grid);
+}
+
+CtaContext::Values CtaContext::valuesOfTile(const TileDomain &domain,
+                                            function_ref<Values(ArrayRef<LaneIndex> origin)> body) const {
+  assert(domain.numTiles <= grid && "a CTA has several tiles");
+  TileOp tile = domain.tile;
+  Location loc = tile.getLoc();
+  IndexMath math = this->math(loc);
+  Value number = firstTileOf(domain);
+  Value isOwner = leavesOut(domain) ? math.less(number, domain.numTiles) : Value();
+  return valuesWhen(loc, isOwner, [&] { return body(domain.origin(math, number)); });
+}
+
 LogicalResult CtaContext::forEachTile(const TileDomain &domain,
                                       function_ref<LogicalResult(ArrayRef<LaneIndex> origin)> body) const {
   TileOp tile = domain.tile;
   Location loc = tile.getLoc();
   IndexMath math = this->math(loc);
-  // Tile t runs on CTA (first_cta + t) mod grid.
-  Value first = cta;
-  int64_t offset = tile.getFirstCta() % grid;
-  if (offset != 0)
-    first = math.rem(math.add(cta, grid - offset), grid);
+  Value first = firstTileOf(domain);
   if (isOwnTile(domain))
     return body(domain.origin(math, first));
   return forStrided(*this, loc, first, domain.numTiles, grid, [&](Value number) {

@@ -44,20 +44,28 @@ struct CtaContext {
   /// be shared: then they do not call it in vain.
   LogicalResult forEachTile(const TileDomain &domain,
                             function_ref<LogicalResult(ArrayRef<LaneIndex> origin)> body) const;
+  /// The number of this CTA's first tile of `domain`, of which there may be fewer.
+  Value firstTileOf(const TileDomain &domain) const;
   /// Runs `body` for each of `count` items, dealt out to the threads of the CTA from thread `firstThread` on.
   LogicalResult forEachItem(Location loc, int64_t count, int64_t firstThread,
                             function_ref<LogicalResult(Value item)> body) const;
   /// Runs `body` where `condition` holds; always where it is null.
   LogicalResult when(Location loc, Value condition, function_ref<LogicalResult()> body) const;
+  using Values = FailureOr<SmallVector<Value>>;
+  /// The same for code that makes numbers or vectors of them; they are zero where `condition` does not hold.
+  Values valuesWhen(Location loc, Value condition, function_ref<Values()> body) const;
+  /// `forEachTile` where no CTA has more than one, for code that makes values.
+  Values valuesOfTile(const TileDomain &domain, function_ref<Values(ArrayRef<LaneIndex> origin)> body) const;
 };
 
 /// Code of one tile op, in two parts.
 class TileEmitter {
 public:
   virtual ~TileEmitter() = default;
-  /// What may run before the barrier ahead of the phase: nothing, or filling the tile op's shared memory from inputs
-  /// that are prefetched. The CTA's threads have met, so that shared memory is free.
-  virtual LogicalResult prefetch() { return success(); }
+  /// What may run before the barrier ahead of the phase: nothing, or what needs only inputs that are prefetched, up to
+  /// all but the writing of results. The CTA's threads have met, so that shared memory is free.
+  /// Values that a thread keeps up to then take of the `registerBytes` that it has for them.
+  virtual LogicalResult prefetch(int64_t &registerBytes) { return success(); }
   virtual LogicalResult run() = 0;
 };
 

@@ -386,9 +386,11 @@ bool KernelLowering::canPrefetch() const {
 LogicalResult KernelLowering::prefetch() {
   if (!canPrefetch())
     return success();
+  // Half of the registers.
+  int64_t registerBytes = 512;
   return bodies.record(builder, [&]() -> LogicalResult {
     for (std::unique_ptr<OpenPhase::Tile> &tile : current.tiles)
-      if (tile->emitter && failed(recordTile(*tile, [&] { return tile->emitter->prefetch(); })))
+      if (tile->emitter && failed(recordTile(*tile, [&] { return tile->emitter->prefetch(registerBytes); })))
         return failure();
     return success();
   });

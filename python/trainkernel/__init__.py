@@ -1,7 +1,8 @@
 """TrainKernel compiles a functional PyTorch training step, ahead of time, to one kernel.
 
 ``trainkernel.load`` runs a compiled step and needs no PyTorch; ``trainkernel.compile_training`` compiles one from
-Python; ``tk-compile`` does so from the command line. Names are looked up when they are first used, so that importing
+Python; ``tk-compile`` does so from the command line. ``trainkernel.training_step`` makes a functional step of a module
+and its optimizer. Names are looked up when they are first used, so that importing
 this package imports neither PyTorch nor MLIR nor CUDA.
 """
 
@@ -25,6 +26,7 @@ from trainkernel.errors import (
 if TYPE_CHECKING:
     from trainkernel.capture import CapturedStep, RolesError, StepRoles
     from trainkernel.compiler import CompiledTrainingStep, compile_training
+    from trainkernel.modules import state_from, training_step, with_learning_rates, write_back
     from trainkernel.runtime import CapturedProgram, DeviceArray, LoadedStep, load
 
 __version__ = "0.1.0"
@@ -49,6 +51,10 @@ __all__ = [
     "__version__",
     "compile_training",
     "load",
+    "state_from",
+    "training_step",
+    "with_learning_rates",
+    "write_back",
 ]
 
 _LAZY = {
@@ -61,6 +67,10 @@ _LAZY = {
     "StepRoles": "trainkernel.capture",
     "compile_training": "trainkernel.compiler",
     "load": "trainkernel.runtime",
+    "state_from": "trainkernel.modules",
+    "training_step": "trainkernel.modules",
+    "with_learning_rates": "trainkernel.modules",
+    "write_back": "trainkernel.modules",
 }
 
 

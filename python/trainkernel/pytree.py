@@ -7,6 +7,7 @@ so that nothing is rebuilt as something it was not.
 
 from __future__ import annotations
 
+import contextlib
 import keyword
 import math
 from collections import OrderedDict, namedtuple
@@ -280,8 +281,8 @@ def _same_static(wanted: object, given: object) -> bool:
 
 
 def _static_to_json(value: Static | None) -> dict[str, Any]:
-    # JSON has no infinities and no NaN, so that they travel by name.
-    if isinstance(value, float) and not math.isfinite(value):
+    # JSON has no infinities and no NaN, and who reads and writes 1.0 may make 1 of it: floats travel as text.
+    if isinstance(value, float):
         return {"float": repr(value)}
     return {"value": value}
 
@@ -316,9 +317,11 @@ def _parse(obj: object, depth: int) -> TreeSpec:
 
 def _parse_static(obj: dict[Any, Any]) -> Static:
     if "float" in obj:
-        if obj["float"] not in ("inf", "-inf", "nan"):
-            raise _malformed("a static float is none of inf, -inf, nan")
-        return float(obj["float"])
+        text = obj["float"]
+        with contextlib.suppress(TypeError, ValueError):
+            if repr(float(text)) == text:
+                return float(text)
+        raise _malformed(f"a static float is {text!r}")
     value = obj.get("value")
     if not isinstance(value, bool | int | float | str):
         raise _malformed("a static value is no bool, int, float or str")

@@ -376,3 +376,16 @@ def test_a_cpu_step_with_little_work_is_compiled_for_one_thread() -> None:
     assert small.workers == 1
     # Two products of 1024^3 multiply-adds each are tens of milliseconds of one CPU.
     assert large.workers > 100
+
+
+def test_numbers_among_the_arguments_stay_what_they_are() -> None:
+    def step(state: Any, x: Any, numbers: Any) -> Any:
+        return (state * x).sum() * sum(numbers), state
+
+    numbers = (1.0, 0.0, -0.0, 1, True, 0.1, 1e22, 2.0**53, 5e-324, -3.0)
+    args = (torch.ones(4), torch.ones(4), numbers)
+    compiled = trainkernel.compile_training(step, args, target="cpu")
+    torch.testing.assert_close(compiled(*args)[0], step(*args)[0])
+    for other in (1, True, -1.0):
+        with pytest.raises(ArgumentError, match=re.escape("expected the compile-time constant 1.0")):
+            compiled(*args[:2], (other, *numbers[1:]))

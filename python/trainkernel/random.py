@@ -14,7 +14,18 @@ and :func:`advance` makes that of the next step::
         weights = {name: w - 0.1 * gradients[name] for name, w in state["weights"].items()}
         return value, {"weights": weights, "random": random.advance(state["random"])}
 
-Draws of one step that are to differ have streams of their own. The generator is Philox4x32-10 of Salmon et al.,
+Draws of one step that are to differ have streams of their own. In an ``nn.Module``, a :class:`Generator` holds the
+state as a buffer and advances it with each draw, and :class:`Dropout` takes the place of ``nn.Dropout``::
+
+    class Encoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.random = random.Generator(seed=0)
+
+        def forward(self, mean, deviation):
+            return mean + deviation * self.random.normal(mean.shape)
+
+The generator is Philox4x32-10 of Salmon et al.,
 "Parallel random numbers: as easy as 1, 2, 3" (2011).
 """
 
@@ -79,8 +90,7 @@ def dropout(x: torch.Tensor, p: float, state: torch.Tensor, stream: int = 0) -> 
     Raises:
         ValueError: ``p`` is no probability below 1.
     """
-    if not 0 <= p < 1:
-        raise ValueError(f"dropout: p is {p}, expected from 0 to below 1")
+    _check_probability(p)
     kept = bits(state, x.shape, stream) >= round(p * 2**32)
     return torch.where(kept, x / (1 - p), torch.zeros_like(x))
 
@@ -97,3 +107,76 @@ def philox(counter: Sequence[torch.Tensor], key: Sequence[torch.Tensor]) -> tupl
         second, fourth = right & _MASK, left & _MASK
         low, high = (low + _STEPS[0]) & _MASK, (high + _STEPS[1]) & _MASK
     return first, second, third, fourth
+
+
+class Generator(torch.nn.Module):
+    """Random numbers of a module: a state that is its buffer, and another one after each draw.
+
+    It trains compiled and eager with the same numbers, moves with ``.to(device)`` and is saved in ``state_dict()``.
+
+    Args:
+        seed: other generators of a model want other ones; with the same they draw the same.
+    """
+
+    state: torch.Tensor
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.register_buffer("state", state(seed))
+
+    def bits(self, shape: Sequence[int]) -> torch.Tensor:
+        """See :func:`bits`."""
+        return bits(self._next(), shape)
+
+    def uniform(self, shape: Sequence[int]) -> torch.Tensor:
+        """See :func:`uniform`."""
+        return uniform(self._next(), shape)
+
+    def normal(self, shape: Sequence[int]) -> torch.Tensor:
+        """See :func:`normal`."""
+        return normal(self._next(), shape)
+
+    def dropout(self, x: torch.Tensor, p: float) -> torch.Tensor:
+        """See :func:`dropout`.
+
+        Raises:
+            ValueError: ``p`` is no probability below 1.
+        """
+        return dropout(x, p, self._next())
+
+    def _next(self) -> torch.Tensor:
+        current = self.state.clone()
+        with torch.no_grad():
+            self.state.copy_(advance(current))
+        return current
+
+
+class Dropout(torch.nn.Module):
+    """``nn.Dropout`` with random numbers of its own: in training mode each element is zero with probability ``p``, the
+    others are divided by ``1 - p``.
+
+    Args:
+        p: the probability, from 0 to below 1.
+        seed: see :class:`Generator`.
+
+    Raises:
+        ValueError: ``p`` is no probability below 1.
+    """
+
+    def __init__(self, p: float = 0.5, *, seed: int) -> None:
+        super().__init__()
+        _check_probability(p)
+        self.p = p
+        self.random = Generator(seed)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """``x`` with zeros in places, or as it is outside of training mode."""
+        return self.random.dropout(x, self.p) if self.training and self.p > 0 else x
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}"
+
+
+def _check_probability(p: float) -> None:
+    if not 0 <= p < 1:
+        raise ValueError(f"dropout: p is {p}, expected from 0 to below 1")

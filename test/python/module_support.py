@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
 import trainkernel
 
@@ -123,5 +123,4 @@ def train(
     eager(theirs, loss_fn, batches)
     eager(exact, loss_fn, [widened(batch) for batch in batches])
     check(ours, theirs, exact)
-    assert not any(leaf.requires_grad for leaf in tree_leaves(trainkernel.state_from(ours.module, ours.optimizer)))
     return ours

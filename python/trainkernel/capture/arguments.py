@@ -96,7 +96,8 @@ def _check_function(step: Callable[..., Any]) -> None:
         raise CaptureError(
             f"the step is a module, {type(function).__name__}, with tensors of its own",
             expected="a function step(state, *batch), which takes all tensors as arguments",
-            hint="write a function whose state is dict(module.named_parameters()), and call the module in it with "
+            hint="make a step with trainkernel.training_step(module, optimizer, loss_fn); or write a function whose "
+            "state is dict(module.named_parameters()), and call the module in it with "
             "torch.func.functional_call(module, state, (x,))",
         )
 
@@ -159,7 +160,10 @@ def _leaf_type(name: str, leaf: Any) -> TensorType:
 def container_hint(value: Any) -> str:
     """What to do about an object that is neither a tensor nor a structure of tensors."""
     if isinstance(value, torch.nn.Module):
-        return "pass dict(module.named_parameters()), and call it with torch.func.functional_call(module, state, (x,))"
+        return (
+            "pass trainkernel.state_from(module, optimizer) to a step of trainkernel.training_step; or pass "
+            "dict(module.named_parameters()), and call it with torch.func.functional_call(module, state, (x,))"
+        )
     if dataclasses.is_dataclass(value):
         fields = [field.name for field in dataclasses.fields(value)]
         shown = ", ".join(f"{name!r}: ..." for name in fields[:3]) + (", ..." if len(fields) > 3 else "")

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from trainkernel.capture.arguments import checked_dtype
-from trainkernel.capture.explain import control_flow_error
+from trainkernel.capture.explain import control_flow_error, hidden_state_error
 from trainkernel.capture.functional import FunctionalGraph
 from trainkernel.capture.guard import MAX_LITERAL, autocast_error
 from trainkernel.capture.locations import SourcePosition
@@ -44,13 +44,7 @@ def check_node(node: torch.fx.Node, position: SourcePosition | None) -> None:
 def _check_overload(target: torch._ops.OpOverload, location: SourceLocation | None) -> None:
     name = op_name(target)
     if torch.Tag.nondeterministic_seeded in target.tags:
-        raise CaptureError(
-            f"{name} draws random numbers from hidden state",
-            expected="a step that depends on its arguments only",
-            hint="use trainkernel.random, whose state is a tensor of the step, e.g. random.dropout(x, 0.1, state), or "
-            "draw the numbers or the mask outside and pass them as an argument",
-            location=location,
-        )
+        raise hidden_state_error(name, location)
     # Decompositions add _assert_tensor_metadata itself; it holds statically.
     if "assert" in name and not name.endswith("_assert_tensor_metadata"):
         raise CaptureError(

@@ -381,6 +381,11 @@ def shrunk(function: Decomposition, input: torch.Tensor, lambd: float = 0.5) -> 
     return result.to(input.dtype)
 
 
+def weight_norm(v: torch.Tensor, g: torch.Tensor, dim: int = 0) -> torch.Tensor:
+    """``torch._weight_norm``, whose own gradient is one operation."""
+    return v * (g / torch.norm_except_dim(v, 2, dim))
+
+
 def _roll(tensor: torch.Tensor, shifts: list[int], dims: list[int] | None = None) -> Any:
     # torch-mlir makes shapes dynamic here.
     if not dims:

@@ -53,6 +53,17 @@ def control_flow_error(name: str, location: SourceLocation | None) -> CaptureErr
     )
 
 
+def hidden_state_error(name: str, location: SourceLocation | None) -> CaptureError:
+    """The error for an operation that draws random numbers from PyTorch's generator."""
+    return CaptureError(
+        f"{name} draws random numbers from hidden state",
+        expected="a step that depends on its arguments only",
+        hint="use trainkernel.random, whose state is a tensor of the step, e.g. random.dropout(x, 0.1, state), or "
+        "draw the numbers or the mask outside and pass them as an argument",
+        location=location,
+    )
+
+
 def compiled_function_error(location: SourceLocation | None) -> CaptureError:
     """The error for a function that ``torch.compile`` made."""
     is_users = location is not None and not location.file.startswith("<")

@@ -30,6 +30,7 @@ from trainkernel.capture.guard import StepGuard
 from trainkernel.capture.host_values import CallLog, HostWatch, UnwatchedOperations
 from trainkernel.capture.locations import LocationRecorder, SourcePosition, innermost_user_frame
 from trainkernel.capture.paths import Flow
+from trainkernel.capture.side_effects import check_containers
 from trainkernel.capture.tensors import TensorType
 from trainkernel.errors import ArgumentError, CaptureError
 from trainkernel.pytree import TreeSpec, flatten
@@ -84,8 +85,11 @@ class _FlatStep:
             for leaf, needed in zip(leaves, arguments.requires_grad, strict=True)
         ]
         # The ambient no_grad is for the tracer; the user's step may well rely on autograd.
+        args = arguments.spec.unflatten(ready, arguments.namedtuples)
         with torch.enable_grad(), StepGuard(_call_step.__code__, calls):
-            return _call_step(self._step, arguments.spec.unflatten(ready, arguments.namedtuples))
+            out = _call_step(self._step, args)
+        check_containers(arguments.parameters, ready, args, out)
+        return out
 
 
 def _call_step(step: Callable[..., Any], args: tuple[Any, ...]) -> Any:
@@ -162,7 +166,8 @@ def _without_optimizers() -> Iterator[None]:
         raise CaptureError(
             f"the step calls step() of a torch.optim.{type(optimizer).__name__}",
             expected="a functional step that returns its new state",
-            hint="write the update with tensors, e.g. p - 0.1 * g, and pass the optimizer's state as part of the state",
+            hint="trainkernel.training_step(module, optimizer, loss_fn) makes a functional step of a module and an "
+            "optimizer; or write the update with tensors, e.g. p - 0.1 * g, with the optimizer's state in the state",
             location=position.location() if position else None,
         )
 
@@ -210,7 +215,7 @@ def _rehearse(flat: _FlatStep, types: Sequence[TensorType]) -> None:
     """Run the step twice, to find what it does not take from its arguments.
 
     Raises:
-        CaptureError: it asks the host for a value, or differs from run to run.
+        CaptureError: it asks the host for a value, differs from run to run, or keeps a tensor.
     """
     first = CallLog()
     watch = HostWatch()
@@ -225,6 +230,7 @@ def _rehearse(flat: _FlatStep, types: Sequence[TensorType]) -> None:
         except Exception:
             # The trace meets it too, and says more of it.
             return
+        del fakes
         calls.finish()
 
 

@@ -14,8 +14,8 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from trainkernel.capture.decompositions import circular_pad, shrunk
-from trainkernel.capture.explain import control_flow_error
+from trainkernel.capture.decompositions import circular_pad, shrunk, weight_norm
+from trainkernel.capture.explain import control_flow_error, hidden_state_error
 from trainkernel.capture.gradients import note_gradients
 from trainkernel.capture.host_values import CallLog
 from trainkernel.capture.indexing import one_hot
@@ -66,6 +66,7 @@ _METADATA_QUERIES = frozenset(
 )
 # What runs operations of other calls.
 _GRADIENTS = frozenset(["grad", "backward"])
+_RECURRENT = frozenset(["lstm", "gru", "rnn_tanh", "rnn_relu"])
 _VALUE_PROPERTIES = frozenset(["T", "H", "mT", "mH", "data", "grad", "real", "imag"])
 
 
@@ -74,8 +75,8 @@ class StepGuard(TorchFunctionMode):
 
     It refuses closed-over tensors (they would be frozen into the kernel), lets tiny ones through as copies (so that
     nothing can change the user's own), refuses autocast and changes that functionalization loses, replaces what the
-    table of decompositions cannot (``one_hot``, circular padding, ``softshrink``, ``hardshrink``), and notes the
-    gradients that are taken.
+    table of decompositions cannot (``one_hot``, circular padding, ``softshrink``, ``hardshrink``, weight norm), and
+    notes the gradients that are taken.
 
     Args:
         boundary: the code object of the function that calls the step.
@@ -96,6 +97,13 @@ class StepGuard(TorchFunctionMode):
             raise control_flow_error(func.name(), self._location())
         if self._calls is not None and name != "__get__":
             self._calls.add(name, map(_value, tree_leaves((args, kwargs))), self._location)
+        self._check_call(func, name, args)
+        result = self._result(func, name, args, kwargs)
+        if self._calls is not None and name != "__get__":
+            self._calls.add_result(result)
+        return result
+
+    def _check_call(self, func: Callable[..., Any], name: str, args: tuple[Any, ...]) -> None:
         if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
             raise autocast_error(self._location())
         if name in _METADATA_OPS:
@@ -112,8 +120,17 @@ class StepGuard(TorchFunctionMode):
                 hint="return the new value instead",
                 location=self._location(),
             )
+        if name in _RECURRENT and _drops_between_layers(args):
+            raise hidden_state_error(f"{name}() with dropout between its layers", self._location())
+        if name in _RECURRENT and self._calls is not None:
+            # Its module lists the weights of its last call.
+            self._calls.excuse(args)
+
+    def _result(self, func: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if func is F.one_hot:
             return one_hot(*args, **kwargs)
+        if func is torch._weight_norm:
+            return weight_norm(*args, **kwargs)
         if func in (F.softshrink, torch.hardshrink, torch.Tensor.hardshrink):
             return shrunk(func, *args, **kwargs)
         if func is F.pad and "circular" in (*args[2:3], kwargs.get("mode")):
@@ -165,6 +182,13 @@ def _value(leaf: Any) -> Any:
         return leaf
     with unset_fake_temporarily(), torch._C.DisableTorchFunction():
         return str(literal.tolist())
+
+
+def _drops_between_layers(args: tuple[Any, ...]) -> bool:
+    """Whether a call of a recurrent network drops elements, which PyTorch's decompositions of it leave out."""
+    # The first whole number is that of the layers; dropout and the mode follow.
+    at = next((index for index, arg in enumerate(args) if type(arg) is int), None)
+    return at is not None and args[at] > 1 and bool(args[at + 1]) and bool(args[at + 2])
 
 
 def _property(func: Callable[..., Any]) -> str:

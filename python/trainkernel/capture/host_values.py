@@ -20,6 +20,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from trainkernel.capture.locations import SourcePosition, is_standard_library, user_frame
+from trainkernel.capture.side_effects import KeptTensors, kept_error
 from trainkernel.errors import CaptureError, SourceLocation
 
 _EXPECTED = "a step that depends on its arguments only"
@@ -139,12 +140,14 @@ class CallLog:
     def __init__(self, before: CallLog | None = None) -> None:
         self._before = before
         self._calls: list[str] = []
+        self._kept = KeptTensors()
+        self._lost: int | None = None
 
     def add(self, name: str, leaves: Iterable[Any], location: Callable[[], SourceLocation | None]) -> None:
         """Add a call, before it happens.
 
         Raises:
-            CaptureError: it is not the one of the run before.
+            CaptureError: it is not the one of the run before, or its result was kept there.
         """
         call = f"{name}({', '.join(map(_described, leaves))})"
         index = len(self._calls)
@@ -152,17 +155,30 @@ class CallLog:
         if self._before is None:
             return
         earlier = self._before._calls
-        if index >= len(earlier) or earlier[index] != call:
+        is_lost = index == self._before._lost
+        if is_lost or index >= len(earlier) or earlier[index] != call:
             # What follows until the step has returned is no finding of its own.
             self._before = None
+            if is_lost:
+                raise kept_error(f"{name}()", location())
             raise _not_the_same(earlier[index] if index < len(earlier) else "nothing", call, location())
 
+    def add_result(self, result: Any) -> None:
+        """Add what the last call returned."""
+        if self._before is None:
+            self._kept.add(len(self._calls) - 1, result)
+
+    def excuse(self, tensors: Any) -> None:
+        """Let tensors be there after the run, since PyTorch keeps them."""
+        self._kept.excuse(tensors)
+
     def finish(self) -> None:
-        """End a run.
+        """End a run, of which no tensor is held any more.
 
         Raises:
             CaptureError: it made fewer calls than the one before.
         """
+        self._lost = self._kept.last()
         if self._before is not None and len(self._calls) < len(self._before._calls):
             raise _not_the_same(self._before._calls[len(self._calls)], "nothing", None)
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import torch
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import is_lazy
 
 from trainkernel.errors import CaptureError
@@ -65,6 +66,22 @@ def check_module(module: torch.nn.Module) -> None:
             )
 
 
+def check_mode(module: torch.nn.Module) -> None:
+    """Check that no part of a module does in its mode what a compiled step cannot.
+
+    Raises:
+        CaptureError: a batch norm counts its batches in Python.
+    """
+    for name, child in module.named_modules():
+        if isinstance(child, _BatchNorm) and child.training and child.track_running_stats and child.momentum is None:
+            raise CaptureError(
+                f"the {type(child).__name__} {name or 'module'} averages over all batches (momentum=None), which reads "
+                "its count",
+                expected="a number as its momentum",
+                hint="set it, e.g. momentum=0.1, or set the module to .eval()",
+            )
+
+
 def check_optimizer(module: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """Check that what an optimizer does is known, and that it does so to the parameters of a module.
 
@@ -103,14 +120,11 @@ def _parameters_of(optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, Any]
 
 
 def dropouts_of(module: torch.nn.Module) -> list[str]:
-    """The names of the modules that drop elements at random, as they are now."""
-    return [
-        name or type(child).__name__
-        for name, child in module.named_modules()
-        if child.training and any(_is_share(getattr(child, field, 0)) for field in ("p", "dropout"))
-        if type(child).__module__.startswith("torch.nn.")
-    ]
-
-
-def _is_share(value: object) -> bool:
-    return isinstance(value, float) and value > 0
+    """Each module that drops elements at random, as they are now, by name and class."""
+    found = []
+    for name, child in module.named_modules():
+        shares = (getattr(child, field, None) for field in ("p", "dropout"))
+        is_torchs = type(child).__module__.startswith("torch.nn.")
+        if child.training and is_torchs and any(isinstance(share, float) and share > 0 for share in shares):
+            found.append(f"{name or 'the module'} ({type(child).__name__})")
+    return found

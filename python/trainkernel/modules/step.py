@@ -10,7 +10,7 @@ import torch
 from torch.func import functional_call
 
 from trainkernel.errors import ArgumentError, CaptureError
-from trainkernel.modules.checks import check_kinds, check_module, check_optimizer, dropouts_of
+from trainkernel.modules.checks import check_kinds, check_mode, check_module, check_optimizer, dropouts_of
 from trainkernel.modules.state import KINDS, State
 from trainkernel.modules.updates import Tensors
 
@@ -80,6 +80,7 @@ class _Loss:
 
     def on(self, state: State, trained: Tensors, batch: tuple[Any, ...]) -> tuple[torch.Tensor, Any, Tensors]:
         """The loss, what else the function returns, and the buffers as they are afterwards."""
+        check_mode(self._module)
         # The module may change its buffers in place, and those of the state are the caller's.
         buffers = {name: buffer.clone() for name, buffer in state["buffers"].items()}
         tensors = {f"module.{name}": tensor for name, tensor in (trained | state["frozen"] | buffers).items()}
@@ -117,8 +118,8 @@ class _Loss:
         dropouts = dropouts_of(self._module)
         if "random numbers" in error.message and dropouts:
             error.hint = (
-                f"in training mode is {', '.join(dropouts[:8])}: put trainkernel.random.Dropout(p, seed=...) in its "
-                "place, whose random numbers are a buffer, or set it to .eval() or p=0"
+                f"in training mode: {', '.join(dropouts[:8])}; put trainkernel.random.Dropout(p, seed=...) in the "
+                "place of a Dropout: its random numbers are a buffer; any module draws none after .eval(), or with p=0"
             )
         return error
 

@@ -87,7 +87,8 @@ def capture(
             bools and strings in them are compile-time constants.
         name: the symbol of the kernel, an ASCII identifier of at most 255 characters other than "_" that does not
             begin with "trainkernel_" or "__nv".
-        roles: where the step's arguments and outputs are paired otherwise than above.
+        roles: where the step's arguments and outputs are paired otherwise than above; by default the attribute
+            ``roles`` of the step, where it has one.
 
     Raises:
         CaptureError: the step cannot be compiled; the message names the operation or argument and the user's line.
@@ -109,7 +110,7 @@ def capture(
             traced = trace_step(step, arguments)
             inputs = input_side(arguments.parameters, arguments.spec, arguments.types)
             outputs = output_side(traced.out_spec, traced.out_types, traced.flows)
-            resolved = resolve_roles(inputs, outputs, roles)
+            resolved = resolve_roles(inputs, outputs, roles or _own_roles(step))
             table = assign_roles(inputs, outputs, resolved)
         out_paths = traced.out_spec.paths("out")
         leaves = Leaves(arguments.names, out_paths, table)
@@ -196,6 +197,16 @@ def _function_of(step: Callable[..., Any]) -> Any:
     if not hasattr(function, "__code__"):
         function = getattr(type(function), "__call__", function)  # noqa: B004
     return getattr(function, "__func__", function)
+
+
+def _own_roles(step: Any) -> StepRoles | None:
+    """The roles that a step declares itself, as those of ``trainkernel.training_step`` do."""
+    while step is not None:
+        roles = getattr(step, "roles", None)
+        if isinstance(roles, StepRoles):
+            return roles
+        step = getattr(step, "func", None)
+    return None
 
 
 def _definition(step: Callable[..., Any]) -> Any:

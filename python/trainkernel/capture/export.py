@@ -111,6 +111,7 @@ def trace_step(step: Callable[..., Any], arguments: Arguments) -> TracedStep:
         _without_optimizers(),
         _isolated(),
         _without_onednn(),
+        _without_validation(),
         warnings.catch_warnings(record=True) as caught,
     ):
         warnings.simplefilter("always")
@@ -152,6 +153,17 @@ def _without_onednn() -> Iterator[None]:
         yield
     finally:
         torch._C._set_mkldnn_enabled(enabled)
+
+
+@contextlib.contextmanager
+def _without_validation() -> Iterator[None]:
+    """Lets distributions take their parameters and values as they are: a kernel cannot raise."""
+    before = torch.distributions.Distribution._validate_args
+    torch.distributions.Distribution.set_default_validate_args(False)
+    try:
+        yield
+    finally:
+        torch.distributions.Distribution.set_default_validate_args(before)
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.func import functional_call
 
+from trainkernel.capture import StepRoles
 from trainkernel.errors import ArgumentError, CaptureError
 from trainkernel.modules.checks import check_kinds, check_mode, check_module, check_optimizer, dropouts_of
 from trainkernel.modules.state import KINDS, State
@@ -44,7 +45,8 @@ def training_step(
             the names of their parameters to one of the same names and shapes.
 
     Returns:
-        ``step(state, *batch) -> (loss, new_state)``, with ``has_aux`` ``(loss, aux, new_state)``.
+        ``step(state, *batch) -> (loss, new_state)``, with ``has_aux`` ``(loss, aux, new_state)``. These roles are its
+        attribute ``roles``, so that nothing is inferred.
 
     Raises:
         CaptureError: a compiled step would not train these as eager PyTorch does; the message says why.
@@ -69,6 +71,7 @@ def training_step(
         return (detached, aux, new) if has_aux else (detached, new)
 
     _describe(step, loss_fn)
+    step.roles = StepRoles("out[0]", {}, {"out[2]" if has_aux else "out[1]": "state"})  # type: ignore[attr-defined]
     return step
 
 

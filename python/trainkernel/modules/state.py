@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.utils.dlpack import from_dlpack
 
 from trainkernel.errors import ArgumentError
 from trainkernel.modules.checks import check_kinds, check_module, check_optimizer
@@ -160,8 +161,12 @@ def write_back(state: State, module: torch.nn.Module, optimizer: torch.optim.Opt
 
 def options_of(optimizer: torch.optim.Optimizer, group: State) -> State:
     """The options of a group that change what a step computes, but for its learning rate, as Python's own numbers."""
-    kind = type(optimizer).__name__
-    return {"optimizer": kind} | {name: _number(group[name]) for name in KINDS[kind].options}
+    return {name: _number(group[name]) for name in KINDS[type(optimizer).__name__].options}
+
+
+def kind_of(options: State) -> Kind:
+    """The class of optimizers that a group with these options is of."""
+    return next(kind for kind in KINDS.values() if set(options) == set(kind.options))
 
 
 def _number(value: Any) -> Any:
@@ -189,7 +194,7 @@ def _group_of(optimizer: torch.optim.Optimizer, group: State, names: dict[int, s
 
 def _optimizer_state(p: torch.Tensor, found: State, options: State) -> Tensors:
     """The optimizer's tensors of a parameter; what it has not made yet is zero, as it would make it."""
-    kind = KINDS[options["optimizer"]]
+    kind = kind_of(options)
     tensors: Tensors = {}
     for name, dtype in kind.flags(options).items():
         value = found.get("momentum_buffer") is not None if name == "started" else float(found.get(name, 0))
@@ -207,7 +212,9 @@ def _fitting(path: str, leaf: Any, wanted: torch.Tensor) -> torch.Tensor:
         ArgumentError: it has another shape or dtype than the one in its place, or is no tensor.
     """
     try:
-        tensor = leaf if isinstance(leaf, torch.Tensor) else torch.utils.dlpack.from_dlpack(leaf)
+        # Arrays of numpy may be read-only, which PyTorch's tensors are not.
+        is_numpy = type(leaf).__module__ == "numpy"
+        tensor = leaf if isinstance(leaf, torch.Tensor) else torch.tensor(leaf) if is_numpy else from_dlpack(leaf)
     except (TypeError, AttributeError, BufferError, RuntimeError) as error:
         raise ArgumentError(f"{path} is a {type(leaf).__name__}", expected="a tensor") from error
     actual, expected = ((list(t.shape), str(t.dtype).removeprefix("torch.")) for t in (tensor, wanted))

@@ -12,7 +12,7 @@ from torch.func import functional_call
 from trainkernel.capture import StepRoles
 from trainkernel.errors import ArgumentError, CaptureError
 from trainkernel.modules.checks import check_kinds, check_mode, check_module, check_optimizer, dropouts_of
-from trainkernel.modules.state import KINDS, State
+from trainkernel.modules.state import State, kind_of
 from trainkernel.modules.updates import Tensors
 
 LossFunction = Callable[..., Any]
@@ -188,7 +188,7 @@ def _updated(state: State, gradients: Tensors) -> State:
     groups = []
     for group in state["optimizer"]:
         options, tensors = group["options"], dict(group["state"])
-        update = KINDS[options["optimizer"]].update
+        update = kind_of(options).update
         for name, old in group["state"].items():
             # As in PyTorch, a parameter without a gradient stays as it is, decay and count included.
             if name in gradients:

@@ -67,12 +67,18 @@ def check_module(module: torch.nn.Module) -> None:
 
 
 def check_mode(module: torch.nn.Module) -> None:
-    """Check that no part of a module does in its mode what a compiled step cannot.
+    """Check that no part of a module does, in its mode, what a compiled step cannot.
 
     Raises:
-        CaptureError: a batch norm counts its batches in Python.
+        CaptureError: a batch norm counts its batches in Python, or an embedding has a sparse gradient.
     """
     for name, child in module.named_modules():
+        if isinstance(child, torch.nn.Embedding | torch.nn.EmbeddingBag) and child.sparse:
+            raise CaptureError(
+                f"the {type(child).__name__} {name or 'module'} has a sparse gradient",
+                expected="dense gradients",
+                hint="make it with sparse=False",
+            )
         if isinstance(child, _BatchNorm) and child.training and child.track_running_stats and child.momentum is None:
             raise CaptureError(
                 f"the {type(child).__name__} {name or 'module'} averages over all batches (momentum=None), which reads "

@@ -143,6 +143,7 @@ def write_back(state: State, module: torch.nn.Module, optimizer: torch.optim.Opt
         CaptureError: as :func:`state_from`.
         TypeError: one is no module, or no optimizer.
     """
+    check_kinds("write_back", module, optimizer)
     wanted, spec = flatten(state_from(module, optimizer))
     leaves = spec.flatten_like(state, "state")
     paths = spec.paths("state")

@@ -110,7 +110,8 @@ def capture(
             traced = trace_step(step, arguments)
             inputs = input_side(arguments.parameters, arguments.spec, arguments.types)
             outputs = output_side(traced.out_spec, traced.out_types, traced.flows)
-            resolved = resolve_roles(inputs, outputs, roles or _own_roles(step))
+            declared = _own_roles(step) if roles in (None, StepRoles()) else roles
+            resolved = resolve_roles(inputs, outputs, declared)
             table = assign_roles(inputs, outputs, resolved)
         out_paths = traced.out_spec.paths("out")
         leaves = Leaves(arguments.names, out_paths, table)

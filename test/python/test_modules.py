@@ -216,6 +216,15 @@ def test_parametrized_weights_train_as_in_eager() -> None:
     train(module, lambda m: Adam(m.parameters(), lr=0.01), mean_square, batches(8))
 
 
+@pytest.mark.parametrize("name", ["sgd_nesterov", "adam_options", "adamw"])
+def test_layers_whose_gradients_have_other_strides_train_as_in_eager(name: str) -> None:
+    torch.manual_seed(0)
+    kind, options = OPTIMIZERS[name]
+    module = nn.Sequential(nn.Conv1d(2, 4, 3), nn.GroupNorm(2, 4), nn.PReLU(), nn.Flatten(), nn.Linear(24, 3))
+    data = [(randn(4, 2, 8, seed=i), randn(4, 3, seed=i)) for i in range(6)]
+    train(module, lambda m: kind(m.parameters(), **options), mean_square, data)
+
+
 def test_gradients_are_clipped_before_the_optimizer_sees_them() -> None:
     def clipped(gradients: dict[str, Any]) -> dict[str, Any]:
         norm = nn.utils.get_total_norm(gradients.values())

@@ -94,6 +94,8 @@ def decomposition_table() -> dict[OpOverload, Decomposition]:
     for packet in (_ATEN.gt, _ATEN.ge, _ATEN.lt, _ATEN.le, _ATEN.eq, _ATEN.ne):
         table[packet.Scalar] = _compared_with_scalar(packet.Scalar)
     table |= {
+        # Strides are no part of what a step computes.
+        torch.ops.prims.copy_strided.default: lambda tensor, stride: tensor.clone(),
         # torch-mlir's tanh form has 0.797724 for sqrt(2 / pi), which is 5e-5 off.
         _ATEN.gelu.default: torch._refs.nn.functional.gelu,
         _ATEN.div.Tensor_mode: division.div_mode,

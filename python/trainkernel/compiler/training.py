@@ -57,12 +57,14 @@ def compile_training(
     """Compile a functional training step to one kernel.
 
     Args:
-        step: ``step(state, *batch) -> (loss, new_state)`` or ``(loss, gradients, new_state)``.
+        step: ``step(state, *batch) -> (loss, new_state)`` or ``(loss, gradients, new_state)``; other outputs, such as
+            metrics, stand between the loss and the new state, too. :func:`trainkernel.training_step` makes one of an
+            ``nn.Module`` and an optimizer.
         example_args: its arguments by position; only structure, shapes and dtypes of their tensors count.
         target: "cuda", "cpu", or "auto" for what the architecture is of, or else for the device of the example tensors.
         arch: e.g. "sm_90a" or "x86-64-v3"; by default that of this machine.
-        roles: where the step's arguments and outputs are paired otherwise; what it leaves out is inferred. The report
-            shows all roles. See :class:`StepRoles`.
+        roles: where the step's arguments and outputs are paired otherwise; what it leaves out is inferred. By default
+            the attribute ``roles`` of the step, where it has one. The report shows all. See :class:`StepRoles`.
         name: of the kernel; by default that of the function.
         donate: whether calls update the state in place unless they say otherwise. Refused without state.
         grid: CTAs of the kernel, for a device that holds fewer at once than usual; 0 lets the planner choose.

@@ -183,7 +183,8 @@ def _copy(tensor: torch.Tensor) -> torch.Tensor:
 def _group_of(optimizer: torch.optim.Optimizer, group: State, names: dict[int, str]) -> State:
     options = options_of(optimizer, group)
     trained = [p for p in group["params"] if p.requires_grad]
-    first = group["params"][0]
+    # A group may be empty.
+    first = next(iter(group["params"]), torch.empty(()))
     dtype = torch.float64 if first.dtype is torch.float64 else torch.float32
     return {
         # Filled on the host: a tensor on a device that waits for a copy would wait for the device.

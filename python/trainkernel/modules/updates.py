@@ -48,10 +48,11 @@ def adam(
         p = (_exact(p) * (1 - lr * decay)).to(p.dtype) if decay != 0 else p
     else:
         gradient = _decayed(gradient, p, options["weight_decay"])
+    exact = _exact(gradient)
     new = {
         "step": step,
-        "exp_avg": torch.lerp(state["exp_avg"], gradient, 1 - first),
-        "exp_avg_sq": torch.addcmul(state["exp_avg_sq"] * second, gradient, gradient, value=1 - second),
+        "exp_avg": torch.lerp(_exact(state["exp_avg"]), exact, 1 - first).to(p.dtype),
+        "exp_avg_sq": torch.addcmul(_exact(state["exp_avg_sq"] * second), exact, exact, value=1 - second).to(p.dtype),
     }
     square = new["exp_avg_sq"]
     if options["amsgrad"]:

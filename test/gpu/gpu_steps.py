@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 import gpu_losses as losses
+import gpu_modules as modules
 import gpu_selections as selections
 import gpu_states as states
 import random_steps
@@ -266,6 +267,9 @@ _PLANS = (
 )
 
 
+_MODULES = {f"module_{name}": GpuStep(make, make_args, F32) for name, (make, make_args) in modules.STEPS.items()}
+
+
 def _as_it_is(step: Step, compute: torch.dtype) -> Step:
     """A step that computes in the dtypes of its arguments."""
     return step
@@ -298,7 +302,7 @@ def _all_steps() -> dict[str, GpuStep]:
         steps[f"many_{name}"] = GpuStep(partial(_as_it_is, step), make_args, F32)
     for seed in range(random_steps.COUNT):
         steps[f"random_{seed}"] = GpuStep(*random_steps.random_step(seed))
-    return steps | _STATES
+    return steps | _STATES | _MODULES
 
 
 #: All steps by name.

@@ -20,6 +20,7 @@ import trainkernel
 
 PAGE = (Path(__file__).parents[2] / "docs" / "limits.md").read_text()
 BIG = torch.ones(32)
+KEPT: list[Any] = []
 Step = Callable[[Any, Any], Any]
 
 
@@ -47,6 +48,16 @@ def autocast(w: Any, x: Any) -> Any:
         return (w * x).sum(), w
 
 
+def keeps(w: Any, x: Any) -> Any:
+    KEPT.append(w * x)
+    return x.sum(), w
+
+
+def writes(w: Any, x: Any) -> Any:
+    KEPT[:] = [w * x]
+    return x.sum(), w
+
+
 # What the page calls it, and a step that does it.
 REFUSED: list[tuple[str, Step]] = [
     ("`if` on a tensor", lambda w, x: (x.sum() if x.sum() > 0 else -x.sum(), w)),
@@ -65,6 +76,8 @@ REFUSED: list[tuple[str, Step]] = [
     ("`resize_`", lambda w, x: (x.sum(), w.resize_(2))),
     ("`loss.backward()`", backward),
     ("of more than 16 elements", lambda w, x: (x.sum() + BIG.sum(), w)),
+    ("tensors that the step keeps", keeps),
+    ("a global", writes),
     ("`torch.autocast`", autocast),
     ("float64", lambda w, x: (x.double().sum().float(), w)),
 ]

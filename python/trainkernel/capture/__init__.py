@@ -1,7 +1,8 @@
 """Captures a functional PyTorch training step as linalg on tensors, with the role of every argument and result.
 
 The modules, in the order in which they work: ``arguments`` (names and types of the example arguments), ``export``
-(the trace, which ``functional`` makes; ``guard`` watches the running step, ``checks`` the traced operations,
+(the trace, which ``functional`` makes; ``guard`` watches the running step, ``host_values`` and ``side_effects`` what
+it takes and leaves otherwise than by arguments and results, ``checks`` the traced operations,
 ``locations`` finds the user's lines, ``gradients`` the calls of autograd, ``explain`` words the errors,
 ``decompositions`` corrects PyTorch's), ``inference`` and ``roles`` (what each argument and output is for; ``evidence``
 knows the data flow) and ``linalg`` (torch-mlir).

@@ -2,8 +2,12 @@
 
 #include "lib/Scheduling/GridPlanner.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <algorithm>
+#include <limits>
 #include <map>
+#include <numeric>
 
 using namespace trainkernel;
 
@@ -74,20 +78,90 @@ static double predictPlaced(llvm::ArrayRef<OpPlan> plans, int64_t grid) {
 void GridModel::planLevel(GridPlan &plan, llvm::ArrayRef<unsigned> free, int64_t firstFree) const {
   int64_t processors = grid - firstFree;
   llvm::SmallVector<OpPlan> onAll, shares;
-  double total = 0;
+  llvm::SmallVector<double> times;
   for (unsigned op : free) {
     onAll.push_back(planner.onCtas(op, processors));
-    total += onAll.back().tiles * onAll.back().tileTime;
+    times.push_back(onAll.back().tiles * timeBehindBarrier(plan, op, onAll.back()));
   }
+  auto predict = [&](llvm::SmallVector<OpPlan> plans) {
+    for (auto [op, own] : llvm::zip(free, plans))
+      own.tileTime = timeBehindBarrier(plan, op, own);
+    return predictPlaced(plans, grid);
+  };
   placeInTurn(onAll, firstFree, grid);
-  if (free.size() > 1 && target.kind == TargetKind::Cuda) {
-    for (auto [op, alone] : llvm::zip(free, onAll))
-      shares.push_back(planner.onCtas(op, std::max<int64_t>(1, processors * (alone.tiles * alone.tileTime) / total)));
+  double total = std::accumulate(times.begin(), times.end(), 0.0);
+  if (free.size() > 1 && total > 0 && target.kind == TargetKind::Cuda) {
+    for (auto [op, time] : llvm::zip(free, times))
+      shares.push_back(planner.onCtas(op, std::max<int64_t>(1, processors * time / total)));
     placeInTurn(shares, firstFree, grid);
-    if (predictPlaced(shares, grid) < predictPlaced(onAll, grid))
+    if (predict(shares) < predict(onAll))
       onAll = shares;
   }
   for (auto [op, chosen] : llvm::zip(free, onAll))
+    plan.ops[op] = chosen;
+}
+
+// Places ops, those that take longest first, where the busiest CTA is then the least busy.
+static double placeWell(llvm::MutableArrayRef<OpPlan> plans, llvm::ArrayRef<double> tileTimes,
+                        llvm::MutableArrayRef<double> busy) {
+  int64_t grid = busy.size();
+  llvm::SmallVector<unsigned> order(plans.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](unsigned a, unsigned b) { return tileTimes[a] > tileTimes[b]; });
+  for (unsigned op : order) {
+    int64_t rest = plans[op].tiles % grid, best = 0;
+    double least = std::numeric_limits<double>::infinity();
+    for (int64_t first = 0; rest > 0 && first < grid; ++first) {
+      double busiest = 0;
+      for (int64_t i = 0; i < rest && busiest < least; ++i)
+        busiest = std::max(busiest, busy[(first + i) % grid]);
+      if (busiest < least) {
+        least = busiest;
+        best = first;
+      }
+    }
+    plans[op].firstCta = best;
+    for (int64_t cta = 0; cta < grid; ++cta)
+      busy[cta] += plans[op].tiles / grid * tileTimes[op];
+    for (int64_t i = 0; i < rest; ++i)
+      busy[(best + i) % grid] += tileTimes[op];
+  }
+  return *std::max_element(busy.begin(), busy.end());
+}
+
+// Cuts the ops of a level that are in no chain for other parts of the CTAs, one after the other, and places all of them
+// anew, where that makes the busiest CTA less busy.
+void GridModel::improveLevel(GridPlan &plan, llvm::ArrayRef<unsigned> members, llvm::ArrayRef<unsigned> free) const {
+  constexpr int64_t parts = 8;
+  constexpr size_t manyOps = 16;
+  if (free.size() > manyOps)
+    return;
+  llvm::SmallVector<double> busy(grid, 0);
+  for (unsigned op : members)
+    for (int64_t tile = 0; !llvm::is_contained(free, op) && tile < plan.ops[op].tiles; ++tile)
+      busy[(plan.ops[op].firstCta + tile) % grid] += timeBehindBarrier(plan, op, plan.ops[op]);
+  llvm::SmallVector<OpPlan> best;
+  for (unsigned op : free)
+    best.push_back(plan.ops[op]);
+  auto place = [&](llvm::MutableArrayRef<OpPlan> plans) {
+    llvm::SmallVector<double> times, load(busy);
+    for (auto [op, own] : llvm::zip(free, plans))
+      times.push_back(timeBehindBarrier(plan, op, own));
+    return placeWell(plans, times, load);
+  };
+  double least = place(best);
+  for (auto [number, op] : llvm::enumerate(free))
+    for (int64_t part = 1; part <= parts; ++part) {
+      llvm::SmallVector<OpPlan> changed = best;
+      changed[number] = planner.onCtas(op, std::max<int64_t>(1, grid * part / parts));
+      if (changed[number].tiles == best[number].tiles)
+        continue;
+      if (double time = place(changed); time < least) {
+        least = time;
+        best = changed;
+      }
+    }
+  for (auto [op, chosen] : llvm::zip(free, best))
     plan.ops[op] = chosen;
 }
 
@@ -95,16 +169,28 @@ double GridModel::barrierTime() const {
   return grid == 1 ? target.ctaBarrier : predictBarrier(target, cluster == grid);
 }
 
+// What a tile takes of the time after the barrier ahead of its level. While the CTA waits, operands from arguments are
+// on their way, and all is computed of inputs that are there.
+double GridModel::timeBehindBarrier(const GridPlan &plan, unsigned op, const OpPlan &own) const {
+  PhasePlace place = plan.places[op];
+  if (place.level == 0 || place.depth > 0)
+    return own.tileTime;
+  bool isReady = step.ops[op].kind == OpModel::Contraction && target.kind == TargetKind::Cuda && own.tiles <= grid &&
+                 llvm::none_of(step.dependences, [&](const Dependence &edge) {
+                   return edge.after == op && plan.places[edge.before].level + 1 >= place.level;
+                 });
+  // A CTA that comes last waits for the barrier alone.
+  double wait = cluster == grid ? target.clusterBarrier : target.gridBarrier;
+  return own.tileTime - (isReady ? std::min(own.tileTime, wait) : std::min(own.operandTime, barrierTime()));
+}
+
 double GridModel::predictLevel(const GridPlan &plan, llvm::ArrayRef<unsigned> members) const {
   llvm::SmallVector<OpPlan> plans;
   unsigned depth = 0;
   for (unsigned op : members) {
     plans.push_back(plan.ops[op]);
-    PhasePlace place = plan.places[op];
-    depth = std::max(depth, place.depth);
-    // Operands from arguments are on their way while the CTA waits.
-    if (place.level > 0 && place.depth == 0)
-      plans.back().tileTime -= std::min(plan.ops[op].operandTime, barrierTime());
+    plans.back().tileTime = timeBehindBarrier(plan, op, plan.ops[op]);
+    depth = std::max(depth, plan.places[op].depth);
   }
   return predictPlaced(plans, grid) + depth * target.ctaBarrier;
 }
@@ -154,7 +240,7 @@ void GridModel::placeChain(GridPlan &plan, const RowChain &chain, int64_t firstC
   keepOperands(plan, chain);
 }
 
-GridPlan GridModel::plan(llvm::ArrayRef<RowChain> chains) const {
+GridPlan GridModel::plan(llvm::ArrayRef<RowChain> chains, bool isFinal) const {
   GridPlan plan;
   plan.grid = grid;
   plan.cluster = cluster;
@@ -186,6 +272,8 @@ GridPlan GridModel::plan(llvm::ArrayRef<RowChain> chains) const {
         firstFree = std::max(firstFree, plan.ops[op].firstCta + plan.ops[op].tiles);
     }
     planLevel(plan, free, firstFree < grid ? firstFree : 0);
+    if (isFinal && target.kind == TargetKind::Cuda)
+      improveLevel(plan, members, free);
     plan.levelTimes.push_back(predictLevel(plan, members));
     plan.time += plan.levelTimes.back();
   }
@@ -224,7 +312,7 @@ GridPlan trainkernel::planGrid(const StepModel &step, const TargetFacts &target,
   llvm::SmallVector<Candidate> considered;
   for (int64_t candidate : grids) {
     GridModel model(step, planner, target, candidate, cluster);
-    GridPlan plan = model.plan(searchRowChains(model));
+    GridPlan plan = model.plan(searchRowChains(model), /*isFinal=*/true);
     if (grid == 0 && target.kind == TargetKind::Cuda)
       dropIdle(plan);
     considered.push_back({plan.grid, plan.cluster, plan.time});

@@ -56,7 +56,8 @@ class GridModel {
 public:
   GridModel(const StepModel &step, OpPlanner &planner, const TargetFacts &target, int64_t grid, int64_t cluster);
 
-  GridPlan plan(llvm::ArrayRef<RowChain> chains) const;
+  /// The final plan of a grid is worth more thought than each of the many that are tried.
+  GridPlan plan(llvm::ArrayRef<RowChain> chains, bool isFinal = false) const;
 
   const StepModel &step;
   OpPlanner &planner;
@@ -68,7 +69,9 @@ private:
   void placeChain(GridPlan &plan, const RowChain &chain, int64_t firstCta) const;
   void keepOperands(GridPlan &plan, const RowChain &chain) const;
   void planLevel(GridPlan &plan, llvm::ArrayRef<unsigned> free, int64_t firstFree) const;
+  void improveLevel(GridPlan &plan, llvm::ArrayRef<unsigned> members, llvm::ArrayRef<unsigned> free) const;
   double barrierTime() const;
+  double timeBehindBarrier(const GridPlan &plan, unsigned op, const OpPlan &own) const;
   double predictLevel(const GridPlan &plan, llvm::ArrayRef<unsigned> members) const;
 
   int64_t cluster;

@@ -43,8 +43,7 @@ static int64_t workOf(Region &body) {
   return work;
 }
 
-// Instructions per result.
-static int64_t epilogueWork(FusedRegion &region) {
+int64_t mlir::megakernel::epilogueWork(FusedRegion &region) {
   int64_t work = 1, results = 1;
   for (int64_t extent : region.parallelShape)
     results *= extent;

@@ -19,6 +19,9 @@ llvm::SmallVector<int64_t, 2> sharedRowsOf(FusedOp before, FusedOp after);
 /// texts, equal operands. Else nothing.
 std::optional<std::string> sharedOperandOf(FusedOp op);
 
+/// For a contraction, the instructions of its epilogue for each result.
+int64_t epilogueWork(FusedRegion &region);
+
 /// The tile sizes of a plan, in the order that `megakernel.tile` wants them.
 SmallVector<int64_t> tileSizesOf(Region &body, const trainkernel::OpPlan &plan);
 

@@ -3,6 +3,7 @@
 #include "lib/Conversion/MegakernelToGPU/Contraction.h"
 
 #include "lib/Analysis/Sources.h"
+#include "lib/Analysis/TileChoice.h"
 #include "lib/Conversion/Common/CarriedLoop.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -25,6 +26,10 @@ public:
     // A CTA with several tiles would overwrite what is prefetched before it is used.
     if (domain.numTiles > context.grid)
       return success();
+    if (!isAllPrefetched())
+      return prefetchInputs(registerBytes);
+    if (isRolled())
+      return multiplyAhead();
     return canRunAhead(registerBytes) ? runAhead(registerBytes) : prefetchInputs(registerBytes);
   }
 
@@ -33,6 +38,8 @@ public:
     if (!fault.empty())
       return domain.tile->emitError() << "tile sizes do not fit: " << fault;
     return context.forEachTile(domain, [&](ArrayRef<LaneIndex> origin) -> LogicalResult {
+      if (isRolled())
+        return runRolled(origin);
       locateResults(origin);
       if (ranAhead)
         return writeAhead();
@@ -47,11 +54,71 @@ private:
   static constexpr int64_t maxEpilogueBytes = 384;
 
   // Where all that a tile is computed from is there, so are its results; but nothing may be written yet.
-  bool canRunAhead(int64_t registerBytes) {
-    return unit->check().empty() && !plan.rowsAt && !plan.keptAt && countAtOnce() == 0 &&
-           resultBytes() <= registerBytes &&
+  bool canRunAhead(int64_t registerBytes) { return countAtOnce() == 0 && resultBytes() <= registerBytes; }
+  bool isAllPrefetched() {
+    return unit->check().empty() && !plan.rowsAt && !plan.keptAt &&
            llvm::all_of(llvm::seq<unsigned>(domain.tile.getInputs().size()),
                         [&](unsigned input) { return domain.tile.isPrefetched(input); });
+  }
+
+  // Code that runs once takes longer to fetch than to run: where the epilogue is long, a loop goes through the results.
+  bool isRolled() {
+    constexpr int64_t longCode = 800;
+    return unit->numRuns() > 1 && perThread(epilogueWork(domain.region)) >= longCode;
+  }
+
+  // The sums stay in shared memory.
+  LogicalResult multiplyAhead() {
+    ranAhead = true;
+    CtaContext::Values loaded =
+        context.valuesOfTile(domain, [&](ArrayRef<LaneIndex> origin) { return startRolled(origin); });
+    if (succeeded(loaded))
+      ahead = *loaded;
+    return success(succeeded(loaded));
+  }
+
+  // Computes the sums; returns what the epilogue of the first results reads.
+  CtaContext::Values startRolled(ArrayRef<LaneIndex> origin) {
+    initial = unit->initialAccumulators();
+    SmallVector<Value> loaded = loadRun(origin, math.constant(0));
+    if (failed(multiplyTile(origin)))
+      return failure();
+    return loaded;
+  }
+
+  SmallVector<Value> loadRun(ArrayRef<LaneIndex> origin, Value run) {
+    Result result = resultAt(origin, unit->placeOf(run));
+    SmallVector<Value> loaded;
+    if (!result.inBounds)
+      for (Value yielded : domain.region.yielded)
+        llvm::append_range(loaded, result.emitter->preload(yielded, result.indices));
+    return loaded;
+  }
+
+  // While a run of results is computed, what the next one reads is on its way.
+  LogicalResult runRolled(ArrayRef<LaneIndex> origin) {
+    CtaContext::Values loaded = ranAhead ? CtaContext::Values(ahead) : startRolled(origin);
+    if (failed(loaded))
+      return failure();
+    Value last = math.constant(unit->numRuns() - 1);
+    auto finishRun = [&](Value run, ValueRange carried) -> CtaContext::Values {
+      SmallVector<Value> next = loadRun(origin, math.min(math.add(run, 1), last));
+      Result result = resultAt(origin, unit->placeOf(run));
+      SmallVector<Value> own(carried);
+      ArrayRef<Value> rest = own;
+      if (!result.inBounds)
+        for (Value yielded : domain.region.yielded)
+          result.emitter->useLoaded(yielded, result.indices, rest);
+      Value isOwn = unit->hasRun(run);
+      isOwn = result.inBounds ? math.both(isOwn, result.inBounds) : isOwn;
+      if (failed(context.when(loc, isOwn, [&] { return finishResult(result, unit->valuesOf(run)); })))
+        return failure();
+      return next;
+    };
+    if (failed(carryThrough(builder, loc, unit->numRuns(), *loaded, finishRun)))
+      return failure();
+    leaveTile();
+    return success();
   }
 
   int64_t perThread(int64_t bytesOfResult) {
@@ -298,24 +365,28 @@ private:
   void locateResults(ArrayRef<LaneIndex> origin) {
     initial = unit->initialAccumulators();
     results.clear();
+    for (std::pair<Value, Value> place : unit->resultPlaces())
+      results.push_back(resultAt(origin, place));
+  }
+
+  Result resultAt(ArrayRef<LaneIndex> origin, std::pair<Value, Value> place) {
     int64_t lanes = unit->lanes();
-    for (auto [m, n] : unit->resultPlaces()) {
-      Result result;
-      for (auto [loop, start] : llvm::zip(domain.region.parallelLoops, origin)) {
-        if (loop == plan.mLoop)
-          result.indices.push_back({math.add(start.base, m), 0, 1});
-        else if (loop == plan.nLoop)
-          result.indices.push_back({math.add(start.base, n), lanes > 1 ? 1 : 0, std::gcd(lanes, start.divisor)});
-        else
-          result.indices.push_back(start);
-      }
-      result.inBounds = domain.inBounds(math, result.indices);
-      // Sums that meet are dealt out within the tile.
-      if (plan.rows < plan.sizeOf(plan.mLoop) && !plan.layout.meets)
-        result.inBounds = math.both(result.inBounds, math.less(m, plan.rows));
-      result.emitter = std::make_unique<ElementEmitter>(builder, domain.tile, lanes);
-      results.push_back(std::move(result));
+    auto [m, n] = place;
+    Result result;
+    for (auto [loop, start] : llvm::zip(domain.region.parallelLoops, origin)) {
+      if (loop == plan.mLoop)
+        result.indices.push_back({math.add(start.base, m), 0, 1});
+      else if (loop == plan.nLoop)
+        result.indices.push_back({math.add(start.base, n), lanes > 1 ? 1 : 0, std::gcd(lanes, start.divisor)});
+      else
+        result.indices.push_back(start);
     }
+    result.inBounds = domain.inBounds(math, result.indices);
+    // Sums that meet are dealt out within the tile.
+    if (plan.rows < plan.sizeOf(plan.mLoop) && !plan.layout.meets)
+      result.inBounds = math.both(result.inBounds, math.less(m, plan.rows));
+    result.emitter = std::make_unique<ElementEmitter>(builder, domain.tile, lanes);
+    return result;
   }
 
   // What a thread's results read and write is on its way for so many of them at once; 0 for all, ahead of the product,
@@ -352,17 +423,20 @@ private:
     for (auto [index, result] : llvm::enumerate(results)) {
       if (atOnce > 0 && index % atOnce == 0)
         loadSideOperands(index, std::min<size_t>(atOnce, results.size() - index));
-      LogicalResult finished = context.when(loc, holds(index), [&] {
-        CtaContext::Values values = resultsOf(result, unit->resultValues(accumulators, index));
-        if (failed(values))
-          return failure();
-        writeResults(*result.emitter, domain, result.indices, *values);
-        return success();
-      });
+      LogicalResult finished = context.when(
+          loc, holds(index), [&] { return finishResult(result, unit->resultValues(accumulators, index)); });
       if (failed(finished))
         return failure();
     }
     leaveTile();
+    return success();
+  }
+
+  LogicalResult finishResult(Result &result, Value sums) {
+    CtaContext::Values values = resultsOf(result, sums);
+    if (failed(values))
+      return failure();
+    writeResults(*result.emitter, domain, result.indices, *values);
     return success();
   }
 

@@ -28,6 +28,11 @@ public:
   virtual Value resultValues(ValueRange accumulators, size_t index) = 0;
   /// Holds where this thread has the results of run `index`; null where every thread has.
   virtual Value hasResults(size_t index) { return nullptr; }
+  /// Runs of each thread, where they can be asked for by a number that is known when the kernel runs; 0 where not.
+  virtual int64_t numRuns() const { return 0; }
+  virtual std::pair<Value, Value> placeOf(Value run) { return {}; }
+  virtual Value valuesOf(Value run) { return nullptr; }
+  virtual Value hasRun(Value run) { return nullptr; }
   /// The part of k that this thread multiplies.
   virtual Value group() = 0;
   /// After the last product, with all threads: makes the results available.

@@ -21,7 +21,7 @@ public:
     int64_t results = plan.rows * plan.sizeOf(plan.nLoop);
     while (perRun > 1 && results / perRun < context.threads)
       perRun /= 2;
-    numRuns = results / perRun;
+    allRuns = results / perRun;
   }
 
   std::string check() const override { return unit->check(); }
@@ -39,26 +39,33 @@ public:
 
   // Runs are dealt out along n, so that neighbouring threads touch neighbouring memory in the epilogue.
   SmallVector<std::pair<Value, Value>> resultPlaces() override {
-    int64_t perRow = plan.sizeOf(plan.nLoop) / perRun;
-    places.clear();
-    for (int64_t first = 0; first < numRuns; first += context.threads) {
-      Value run = math.add(context.thread, first);
-      // Threads past the end stay inside of the tile; `hasResults` leaves them out.
-      if (numRuns % context.threads != 0)
-        run = math.min(run, math.constant(numRuns - 1));
-      places.emplace_back(math.div(run, perRow), math.mul(math.rem(run, perRow), perRun));
-    }
+    SmallVector<std::pair<Value, Value>> places;
+    for (int64_t run = 0; run < numRuns(); ++run)
+      places.push_back(placeOf(math.constant(run)));
     return places;
   }
 
+  int64_t numRuns() const override { return llvm::divideCeil(allRuns, context.threads); }
+
+  std::pair<Value, Value> placeOf(Value run) override {
+    int64_t perRow = plan.sizeOf(plan.nLoop) / perRun;
+    Value own = numberOf(run);
+    // Threads past the end stay inside of the tile; `hasRun` leaves them out.
+    if (allRuns % context.threads != 0)
+      own = math.min(own, math.constant(allRuns - 1));
+    return {math.div(own, perRow), math.mul(math.rem(own, perRow), perRun)};
+  }
+
+  Value hasRun(Value run) override {
+    return allRuns % context.threads != 0 ? math.less(numberOf(run), allRuns) : Value();
+  }
+
   Value hasResults(size_t index) override {
-    int64_t first = index * context.threads;
-    return numRuns < first + context.threads ? math.less(math.add(context.thread, first), numRuns) : Value();
+    return static_cast<int64_t>(index + 1) == numRuns() ? hasRun(math.constant(index)) : Value();
   }
 
   LogicalResult meet(ValueRange accumulators) override {
-    memory = context.sharedView(loc, {plan.layout.groups, plan.sizeOf(plan.mLoop), plan.partialsPitch()},
-                                builder.getF32Type(), plan.sharedOffset + plan.sumsOffset());
+    Value memory = sums();
     LogicalResult stored = context.when(loc, unit->hasResults(0), [&] {
       int64_t lanes = unit->lanes();
       ElementEmitter emitter(builder, TileOp(), lanes);
@@ -73,27 +80,37 @@ public:
     return stored;
   }
 
-  Value resultValues(ValueRange accumulators, size_t index) override {
+  Value resultValues(ValueRange accumulators, size_t index) override { return valuesOf(math.constant(index)); }
+
+  Value valuesOf(Value run) override {
     ElementEmitter emitter(builder, TileOp(), perRun);
-    Value total;
+    Value memory = sums(), total;
+    auto [m, n] = placeOf(run);
     for (int64_t group = 0; group < plan.layout.groups; ++group) {
-      LaneIndex along{places[index].second, perRun > 1 ? 1 : 0, perRun};
-      Value part = emitter.load(loc, memory, {LaneIndex{math.constant(group)}, LaneIndex{places[index].first}, along});
+      LaneIndex along{n, perRun > 1 ? 1 : 0, perRun};
+      Value part = emitter.load(loc, memory, {LaneIndex{math.constant(group)}, LaneIndex{m}, along});
       total = total ? arith::AddFOp::create(builder, loc, total, part).getResult() : part;
     }
     return total;
   }
 
 private:
+  Value numberOf(Value run) { return math.add(context.thread, math.mul(run, context.threads)); }
+  // Made again where it is needed, which may be in another block.
+  Value sums() {
+    return context.sharedView(loc, {plan.layout.groups, plan.sizeOf(plan.mLoop), plan.partialsPitch()},
+                              builder.getF32Type(), plan.sharedOffset + plan.sumsOffset());
+  }
+
   const CtaContext &context;
   const ContractionPlan &plan;
   OpBuilder &builder;
   Location loc;
   IndexMath math;
   std::unique_ptr<MultiplyUnit> unit;
-  int64_t perRun, numRuns;
-  SmallVector<std::pair<Value, Value>> unitPlaces, places;
-  Value memory;
+  /// Results along n that follow each other, and how many of these runs the tile has.
+  int64_t perRun, allRuns;
+  SmallVector<std::pair<Value, Value>> unitPlaces;
 };
 } // namespace
 

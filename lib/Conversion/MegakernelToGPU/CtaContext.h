@@ -96,6 +96,9 @@ void emitEarlierLaunchesWait(const CtaContext &context, Location loc);
 /// branch for others.
 void computeExactly(ModuleOp module);
 
+/// Rounds vectors of float32 to bfloat16 and back two by two, as the GPU does at its full rate.
+void roundInPairs(ModuleOp module);
+
 /// Absolute values of whole numbers of any width: the lowering of GPU modules has those of 32 bits alone.
 void lowerAbsolutes(ModuleOp module);
 

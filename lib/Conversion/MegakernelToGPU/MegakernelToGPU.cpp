@@ -511,6 +511,7 @@ struct ConvertMegakernelToGPUPass : public megakernel::impl::ConvertMegakernelTo
       if (failed(lowerKernel(kernel)))
         return signalPassFailure();
     computeExactly(getOperation());
+    roundInPairs(getOperation());
     lowerAbsolutes(getOperation());
   }
 

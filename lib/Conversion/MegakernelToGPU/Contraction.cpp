@@ -63,7 +63,7 @@ private:
 
   // Code that runs once takes longer to fetch than to run: where the epilogue is long, a loop goes through the results.
   bool isRolled() {
-    constexpr int64_t longCode = 800;
+    constexpr int64_t longCode = 400;
     return unit->numRuns() > 1 && perThread(epilogueWork(domain.region)) >= longCode;
   }
 

@@ -17,6 +17,11 @@ def ConvertMegakernelToGPU : Pass<"convert-megakernel-to-gpu", "::mlir::ModuleOp
     launch of one step nothing that counts, and a second function would take as long to compile as the first. With few
     tile ops, too, indices are computed once, ahead of the loop; with more there would be no registers left for them.
 
+    Between a CTA's arrival at a barrier and its wait, what is `prefetched` is on its way: operands of products into
+    shared memory, what epilogues read into registers. A product of inputs that are all prefetched is computed there,
+    and only its results are written after the wait. An epilogue of many instructions is a loop over the results of a
+    thread: code that runs once takes longer to fetch than to run.
+
     On targets where launches of a stream can overlap, the kernel first waits for those before it to end.
 
     With `profile`, the first thread of each CTA writes the time (`globaltimer`, ns) at which the CTA starts and at

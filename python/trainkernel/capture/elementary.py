@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from trainkernel.capture.rounding import LOW_PRECISION
+from trainkernel.capture.rounding import LOW_PRECISION, widened
 
 
 def fmax(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
@@ -59,7 +59,7 @@ def erfc(tensor: torch.Tensor) -> torch.Tensor:
     """``aten.erfc``, by a polynomial that is right to a float32's precision where 1 - erf has nothing left."""
     if not tensor.is_floating_point():
         tensor = tensor.to(torch.get_default_dtype())
-    wide = tensor.float() if tensor.dtype in LOW_PRECISION else tensor
+    wide = widened(tensor)
     size = wide.abs()
     t = 1.0 / (1.0 + 0.5 * size)
     tail = t * torch.exp(-size * size + _polynomial(_ERFC, t))
@@ -80,7 +80,7 @@ def erfinv(tensor: torch.Tensor) -> torch.Tensor:
     """``aten.erfinv``: two polynomials of the logarithm, and a step of Newton's method."""
     if not tensor.is_floating_point():
         tensor = tensor.to(torch.get_default_dtype())
-    wide = tensor.float() if tensor.dtype in LOW_PRECISION else tensor
+    wide = widened(tensor)
     logarithm = -torch.log((1.0 - wide) * (1.0 + wide))
     near = _polynomial(tuple(reversed(_ERFINV[0])), logarithm - 2.5)
     far = _polynomial(tuple(reversed(_ERFINV[1])), torch.sqrt(logarithm) - 3.0)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from trainkernel.capture.rounding import LOW_PRECISION, widened
+from trainkernel.errors import CaptureError
 
 
 def fmax(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
@@ -194,8 +195,7 @@ def as_strided(
     tensor: torch.Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Any:
     """``aten.as_strided`` of a tensor whose elements lie one behind another: elements at computed places."""
-    if not tensor.is_contiguous() or tensor.storage_offset() != 0:
-        return NotImplemented
+    _check_storage(tensor)
     offset = storage_offset or 0
     flat = tensor.reshape(-1)
     if _is_dense(size, stride):
@@ -211,8 +211,7 @@ def as_strided_scatter(
     storage_offset: int | None = None,
 ) -> Any:
     """``aten.as_strided_scatter`` into a tensor whose elements lie one behind another."""
-    if not tensor.is_contiguous() or tensor.storage_offset() != 0:
-        return NotImplemented
+    _check_storage(tensor)
     offset, count = storage_offset or 0, math.prod(size)
     flat, rows = tensor.reshape(-1), source.reshape(-1)
     if _is_dense(size, stride):
@@ -220,6 +219,15 @@ def as_strided_scatter(
     else:
         made = torch.index_put(flat, (_places(size, stride, offset, tensor.device).reshape(-1),), rows)
     return made.reshape(tensor.shape)
+
+
+def _check_storage(tensor: torch.Tensor) -> None:
+    if not tensor.is_contiguous() or tensor.storage_offset() != 0:
+        raise CaptureError(
+            f"as_strided reads the storage of a tensor of shape {tuple(tensor.shape)} and strides {tensor.stride()}",
+            expected="a row-major tensor that is no part of another one",
+            hint="take slices, transpose, expand or unfold of the tensor instead",
+        )
 
 
 def _is_dense(size: Sequence[int], stride: Sequence[int]) -> bool:

@@ -5,7 +5,8 @@ The modules, in the order in which they work: ``arguments`` (names and types of 
 it takes and leaves otherwise than by arguments and results, ``checks`` the traced operations,
 ``locations`` finds the user's lines, ``gradients`` the calls of autograd, ``explain`` words the errors,
 ``decompositions`` corrects PyTorch's), ``inference`` and ``roles`` (what each argument and output is for; ``evidence``
-knows the data flow), ``layouts`` (what arguments that are not row-major are views of) and ``linalg`` (torch-mlir).
+knows the data flow), ``unsigned`` and ``layouts`` (what bytes are, and what arguments that are not row-major are views
+of) and ``linalg`` (torch-mlir).
 
 Importing this package imports no PyTorch; calling :func:`capture` does.
 """
@@ -104,9 +105,10 @@ def capture(
     with _LOCK, collected_rarely():
         # These import PyTorch and torch-mlir.
         from trainkernel.capture.arguments import describe_arguments
-        from trainkernel.capture.export import trace_step
+        from trainkernel.capture.export import position_of, trace_step
         from trainkernel.capture.layouts import check_state, take_memory
         from trainkernel.capture.linalg import Leaves, lower
+        from trainkernel.capture.unsigned import as_signed
 
         with _located(step):
             arguments = describe_arguments(step, example_args)
@@ -118,6 +120,7 @@ def capture(
             table = assign_roles(inputs, outputs, resolved)
             for index in (updated for updated in table.updates if updated is not None):
                 check_state(arguments.names[index], arguments.layouts[index])
+            as_signed(traced.module, position_of)
         take_memory(traced.module, arguments.layouts, _lie_as(table))
         out_paths = traced.out_spec.paths("out")
         leaves = Leaves(arguments.names, out_paths, table)

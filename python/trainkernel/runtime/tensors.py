@@ -96,8 +96,8 @@ def _dtype_hint(view: TensorView, spec: TensorSpec) -> str:
     if view.dtype[:1] in "<>":
         return "its bytes are in the order of another machine: convert it with .astype(x.dtype.newbyteorder('='))"
     hint = f"convert it: .to(torch.{spec.dtype}) in torch, .astype('{spec.dtype}') in numpy, cupy and jax"
-    # The others exist in manifests only; no step is compiled for them.
-    can_compile = view.dtype in DTYPE_BYTES and view.dtype not in ("float64", "uint8")
+    # It exists in manifests only; no step is compiled for it.
+    can_compile = view.dtype in DTYPE_BYTES and view.dtype != "float64"
     return f"{hint}; or compile the step for {view.dtype}" if can_compile else hint
 
 

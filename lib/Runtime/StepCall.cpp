@@ -322,7 +322,7 @@ void destroyWatch(PyObject *capsule) {
 #define TK_EXPORT extern "C" __attribute__((visibility("default")))
 
 /// The version of this interface, or 0 where there is no Python.
-TK_EXPORT int32_t tk_call_version() { return hasPython() ? 3 : 0; }
+TK_EXPORT int32_t tk_call_version() { return hasPython() ? 4 : 0; }
 
 /// A capsule that holds a step without tensors. `kept` holds every object that this and the other functions are given;
 /// for the others see StepCall.
@@ -338,9 +338,10 @@ TK_EXPORT PyObject *tk_call_new(int32_t deviceType, int32_t deviceID, int64_t nu
 }
 
 /// Adds a tensor: the inputs first, then the outputs.
-TK_EXPORT void tk_call_add_tensor(PyObject *self, uint8_t code, uint8_t bits, const int64_t *shape, int64_t rank,
-                                  uint64_t alignment, uint64_t bytes, int64_t updates, PyObject *make) {
-  Tensor tensor{code, bits, {shape, shape + rank}, alignment - 1, bytes, updates, {}, make};
+TK_EXPORT void tk_call_add_tensor(PyObject *self, uint8_t code, uint8_t bits, const int64_t *shape,
+                                  const int64_t *strides, int64_t rank, uint64_t alignment, uint64_t bytes,
+                                  int64_t updates, PyObject *make) {
+  Tensor tensor{code, bits, {shape, shape + rank}, {strides, strides + rank}, alignment - 1, bytes, updates, {}, make};
   stepOf(self).tensors.push_back(std::move(tensor));
 }
 

@@ -34,15 +34,15 @@ bool describe(const TensorType &type, PyObject *object, DLTensor &given) {
   return true;
 }
 
-bool isContiguous(const DLTensor &given) {
-  if (!given.strides)
-    return true;
-  int64_t stride = 1;
+/// Whether a tensor of the right shape lies in memory as it was compiled to.
+bool liesAs(const Tensor &wanted, const DLTensor &given) {
+  int64_t rowMajor = 1;
   for (int32_t axis = given.rank - 1; axis >= 0; --axis) {
+    int64_t stride = given.strides ? given.strides[axis] : rowMajor;
     // An axis of one element has any stride.
-    if (given.shape[axis] != 1 && given.strides[axis] != stride)
+    if (given.shape[axis] != 1 && stride != wanted.strides[axis])
       return false;
-    stride *= given.shape[axis];
+    rowMajor *= given.shape[axis];
   }
   return true;
 }
@@ -74,7 +74,7 @@ bool trainkernel::readTensor(const TensorPlace &place, const Tensor &wanted, PyO
       !std::equal(wanted.shape.begin(), wanted.shape.end(), given.shape))
     return false;
   uint64_t address = reinterpret_cast<uint64_t>(given.data) + given.byteOffset;
-  if ((address & wanted.alignmentMask) || (wanted.bytes && (!address || !isContiguous(given))))
+  if ((address & wanted.alignmentMask) || (wanted.bytes && (!address || !liesAs(wanted, given))))
     return false;
   found = {address, type->direct};
   return !isLazy(place, *type, object);

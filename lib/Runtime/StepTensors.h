@@ -69,9 +69,9 @@ struct TensorType {
 
 struct Tensor {
   uint8_t code, bits;
-  std::vector<int64_t> shape;
+  std::vector<int64_t> shape, strides;
   uint64_t alignmentMask;
-  uint64_t bytes;
+  uint64_t bytes; // From the first element to the last one.
   /// Of an output, the input whose place it may take, or -1.
   int64_t updates = -1;
   std::vector<TensorType> types;

@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, ClassVar
 
 from trainkernel.errors import ArtifactError
@@ -19,8 +20,10 @@ from trainkernel.json_reader import JsonReader, malformed, parse_json
 from trainkernel.pytree import TreeSpec
 
 FORMAT = "trainkernel"
-#: 2: a kernel may take the number of steps of a launch.
-VERSION = 2
+#: 2: a kernel may take the number of steps of a launch. 3: a tensor may have strides of its own.
+VERSION = 3
+#: Of a file whose tensors are all row-major, which readers of version 2 know as well.
+ROW_MAJOR_VERSION = 2
 
 #: Bytes of one element of each dtype that a step may take or return.
 DTYPE_BYTES: Mapping[str, int] = {
@@ -54,10 +57,39 @@ def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 def is_contiguous(shape: Sequence[int], strides: Sequence[int]) -> bool:
     """Whether strides, in elements, are row-major contiguous; axes of one element and empty tensors have any."""
+    return same_strides(shape, strides, contiguous_strides(shape))
+
+
+def same_strides(shape: Sequence[int], strides: Sequence[int], others: Sequence[int]) -> bool:
+    """Whether a tensor lies in memory as another of its shape: axes of one element and empty tensors have any."""
     if 0 in shape:
         return True
-    wanted = contiguous_strides(shape)
-    return all(size == 1 or given == want for size, given, want in zip(shape, strides, wanted, strict=True))
+    return all(size == 1 or given == want for size, given, want in zip(shape, strides, others, strict=True))
+
+
+def memory_order(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...] | None:
+    """The axes along which a tensor has places of its own in memory, outermost first.
+
+    Each of them lies within one step of the axis before it. None where that is not so: elements overlap, or are skewed.
+    """
+    axes = [axis for axis, (size, stride) in enumerate(zip(shape, strides, strict=True)) if size > 1 and stride]
+    axes.sort(key=lambda axis: -strides[axis])
+    for outer, inner in pairwise(axes):
+        if strides[outer] % strides[inner] or shape[inner] > strides[outer] // strides[inner]:
+            return None
+    return tuple(axes)
+
+
+def storage_elements(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """The elements of the row-major memory of which a tensor with a :func:`memory_order` is a view."""
+    if 0 in shape:
+        return 0
+    return max((size * stride for size, stride in zip(shape, strides, strict=True) if size > 1 and stride), default=1)
+
+
+def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether a tensor with a :func:`memory_order` is its memory, in some order of the axes: no gaps, nothing twice."""
+    return storage_elements(shape, strides) == math.prod(shape)
 
 
 @dataclass(frozen=True)
@@ -69,7 +101,7 @@ class TensorSpec:
         role: "state", "batch", "constant" for an input; "loss", "gradient", "new_state", "output" for an output.
         shape: the sizes, fixed at compile time; () for a scalar.
         dtype: a key of :data:`DTYPE_BYTES`.
-        strides: in elements; always row-major contiguous.
+        strides: in elements; those of an output leave no gaps.
         updates: of an output, the index of the state input that it replaces, else None.
     """
 
@@ -82,8 +114,21 @@ class TensorSpec:
 
     @property
     def nbytes(self) -> int:
-        """The size in bytes."""
+        """The size of its elements in bytes."""
         return math.prod(self.shape) * DTYPE_BYTES[self.dtype]
+
+    @property
+    def span(self) -> int:
+        """The bytes from its first element to its last one."""
+        if not self.nbytes:
+            return 0
+        last = sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
+        return (last + 1) * DTYPE_BYTES[self.dtype]
+
+    @property
+    def is_row_major(self) -> bool:
+        """Whether its elements lie one behind another."""
+        return is_contiguous(self.shape, self.strides)
 
     def to_json(self) -> dict[str, Any]:
         """The JSON object of the manifest; only an output has the key "updates"."""
@@ -106,11 +151,22 @@ class TensorSpec:
         # Zeros do not hide an overflow: the strides of an empty tensor are products of its other sizes.
         if math.prod(max(size, 1) for size in shape) * DTYPE_BYTES[dtype] > MAX_BYTES:
             raise malformed(f"{reader.path}.shape is {list(shape)}", f"at most {MAX_BYTES} bytes")
-        if len(strides) != len(shape) or not is_contiguous(shape, strides):
-            raise malformed(f"{reader.path}.strides is {list(strides)}", f"{list(contiguous_strides(shape))}")
         role = reader.choice("role", roles)
         updates = reader.optional_integer("updates", 0, MAX_BYTES) if roles is OUTPUT_ROLES else None
+        _check_strides(reader.path, shape, strides, DTYPE_BYTES[dtype])
+        if roles is OUTPUT_ROLES and not is_dense(shape, strides):
+            raise malformed(f"{reader.path}.strides is {list(strides)}", "those of a tensor without gaps")
         return cls(reader.text("name"), role, shape, dtype, strides, updates)
+
+
+def _check_strides(path: str, shape: Sequence[int], strides: Sequence[int], width: int) -> None:
+    text = f"{path}.strides is {list(strides)}"
+    if len(strides) != len(shape):
+        raise malformed(text, f"{len(shape)} numbers")
+    if memory_order(shape, strides) is None:
+        raise malformed(text, "strides without overlaps")
+    if storage_elements(shape, strides) * width > MAX_BYTES:
+        raise malformed(text, f"at most {MAX_BYTES} bytes")
 
 
 @dataclass(frozen=True)
@@ -316,10 +372,11 @@ class Manifest:
         _check_updates(self)
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON object, version :data:`VERSION`."""
+        """The JSON object, of the oldest version that says it."""
+        is_plain = all(spec.is_row_major for spec in (*self.inputs, *self.outputs))
         return {
             "format": FORMAT,
-            "version": VERSION,
+            "version": ROW_MAJOR_VERSION if is_plain else VERSION,
             "name": self.name,
             "target": self.target.to_json(),
             "inputs": [spec.to_json() for spec in self.inputs],
@@ -405,4 +462,6 @@ def _check_updates(manifest: Manifest) -> None:
             raise malformed(f"outputs[{index}].updates is {output.updates}", "a state input, at most once each")
         if (source.shape, source.dtype) != (output.shape, output.dtype):
             raise malformed(f"outputs[{index}] differs in shape or dtype from the input it updates", "the same")
+        if not same_strides(source.shape, source.strides, output.strides):
+            raise malformed(f"outputs[{index}].strides is {list(output.strides)}", f"{list(source.strides)}")
         seen.add(output.updates)

@@ -123,11 +123,11 @@ def test_what_the_page_advises_compiles_and_computes_as_eager(step: Step) -> Non
 def test_arguments_that_the_page_lists_are_refused() -> None:
     step: Step = lambda w, x: (x.sum(), w)  # noqa: E731 as the page's own examples
     x = torch.ones(4)
-    bad = (torch.ones(4, dtype=torch.uint8), torch.ones(4) + 1j, torch.ones(4, dtype=torch.float64), x)
+    bad = (torch.ones(4, dtype=torch.uint16), torch.ones(4) + 1j, torch.ones(4, dtype=torch.float64), x)
     for w in bad:
         with pytest.raises(trainkernel.CaptureError):
             trainkernel.compile_training(step, (w, x), target="cpu")
-    assert "unsigned and complex" in PAGE and "the same memory" in PAGE
+    assert "wide unsigned and complex" in PAGE and "the same memory" in PAGE
 
 
 def test_an_optimizer_that_changes_its_parameters_is_refused() -> None:

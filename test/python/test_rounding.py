@@ -76,3 +76,23 @@ def test_within_one_operation_all_is_float32_as_on_a_gpu(dtype: str) -> None:
     ours = trainkernel.compile_training(step, args, target="cpu")(*args)[1]
     for name, (_, exact) in operations.items():
         assert torch.equal(ours[name], exact(*(tensor.float() for tensor in args[1:])).to(ours[name].dtype)), name
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_a_bias_is_added_to_a_convolution_that_has_been_rounded(rank: int, dtype: str) -> None:
+    """As cuDNN's convolutions in eager PyTorch: what a pooling selects depends on it. The sums here are exact."""
+    convolution = getattr(torch.nn.functional, f"conv{rank}d")
+    few_bits = [narrow(dtype, *shape, 3, *[5 - rank] * rank, seed=seed) for seed, shape in enumerate([(2,), (4,)])]
+    x, w = ((tensor * 64).round() / 64 for tensor in few_bits)
+    bias = narrow(dtype, 4, seed=5)
+
+    def step(state: Any, x: Any, w: Any, bias: Any) -> Any:
+        return state.sum(), convolution(x, w, bias, padding=1), state
+
+    args = torch.ones(3), x, w, bias
+    ours = trainkernel.compile_training(step, args, target="cpu")(*args)[1]
+    exact = convolution(x.double(), w.double(), padding=1)
+    assert torch.equal(exact.float().double(), exact)
+    assert not torch.equal(exact.to(x.dtype).double(), exact)
+    assert torch.equal(ours, exact.to(x.dtype) + bias.reshape([-1] + [1] * rank))

@@ -5,7 +5,8 @@ The modules, in the order in which they work: ``arguments`` (names and types of 
 it takes and leaves otherwise than by arguments and results, ``checks`` the traced operations,
 ``locations`` finds the user's lines, ``gradients`` the calls of autograd, ``explain`` words the errors,
 ``decompositions`` corrects PyTorch's), ``inference`` and ``roles`` (what each argument and output is for; ``evidence``
-knows the data flow) and ``linalg`` (torch-mlir).
+knows the data flow), ``unsigned`` and ``layouts`` (what bytes are, and what arguments that are not row-major are views
+of) and ``linalg`` (torch-mlir).
 
 Importing this package imports no PyTorch; calling :func:`capture` does.
 """
@@ -29,12 +30,13 @@ from trainkernel.capture.roles import ResolvedRoles, RolesError, RoleTable, Step
 from trainkernel.capture.tensors import TensorType
 from trainkernel.errors import CaptureError
 from trainkernel.garbage import collected_rarely
-from trainkernel.manifest import VERSION
+from trainkernel.manifest import ROW_MAJOR_VERSION, VERSION
 from trainkernel.pytree import TreeSpec
 
 if TYPE_CHECKING:
     from trainkernel.capture.arguments import Arguments
     from trainkernel.capture.export import TracedStep
+    from trainkernel.capture.layouts import Layout
 
 __all__ = ["CapturedStep", "RolesError", "StepRoles", "capture", "is_step_name"]
 
@@ -84,8 +86,8 @@ def capture(
     Args:
         step: the function.
         example_args: its positional arguments: nested dicts, lists, tuples, namedtuples and None, with tensors
-            (real, meta or fake, on any device) or numpy arrays, of which only shape and dtype count. Python numbers,
-            bools and strings in them are compile-time constants.
+            (real, meta or fake, on any device) or numpy arrays, of which only shape, strides and dtype count. Python
+            numbers, bools and strings in them are compile-time constants.
         name: the symbol of the kernel, an ASCII identifier of at most 255 characters other than "_" that does not
             begin with "trainkernel_" or "__nv".
         roles: where the step's arguments and outputs are paired otherwise than above; by default the attribute
@@ -103,8 +105,10 @@ def capture(
     with _LOCK, collected_rarely():
         # These import PyTorch and torch-mlir.
         from trainkernel.capture.arguments import describe_arguments
-        from trainkernel.capture.export import trace_step
+        from trainkernel.capture.export import position_of, trace_step
+        from trainkernel.capture.layouts import check_state, take_memory
         from trainkernel.capture.linalg import Leaves, lower
+        from trainkernel.capture.unsigned import as_signed
 
         with _located(step):
             arguments = describe_arguments(step, example_args)
@@ -114,6 +118,10 @@ def capture(
             declared = _own_roles(step) if roles in (None, StepRoles()) else roles
             resolved = resolve_roles(inputs, outputs, declared)
             table = assign_roles(inputs, outputs, resolved)
+            for index in (updated for updated in table.updates if updated is not None):
+                check_state(arguments.names[index], arguments.layouts[index])
+            as_signed(traced.module, position_of)
+        take_memory(traced.module, arguments.layouts, _lie_as(table))
         out_paths = traced.out_spec.paths("out")
         leaves = Leaves(arguments.names, out_paths, table)
         text = lower(traced, leaves, name, _definition(step))
@@ -148,24 +156,39 @@ def _roles_json(roles: ResolvedRoles, table: RoleTable, traced: TracedStep, name
     }
 
 
+def _lie_as(table: RoleTable) -> list[int | None]:
+    """For each output the argument as which it lies in memory: the state that it replaces or is the gradient of."""
+    pairs = zip(table.updates, table.gradient_of, strict=True)
+    return [gradient_of if updates is None else updates for updates, gradient_of in pairs]
+
+
 def _manifest(
     name: str, arguments: Arguments, out_spec: TreeSpec, out_types: tuple[TensorType, ...], table: RoleTable
 ) -> dict[str, Any]:
     import torch
 
+    layouts = arguments.layouts
     inputs = [
-        {"name": path, "role": role} | _type_json(kind)
-        for path, role, kind in zip(arguments.names, table.inputs, arguments.types, strict=True)
+        {"name": path, "role": role} | _type_json(kind, layout)
+        for path, role, kind, layout in zip(arguments.names, table.inputs, arguments.types, layouts, strict=True)
     ]
     outputs = [
-        {"name": path, "role": role} | _type_json(kind) | {"updates": updates, "gradient_of": gradient_of}
-        for path, role, kind, updates, gradient_of in zip(
-            out_spec.paths("out"), table.outputs, out_types, table.updates, table.gradient_of, strict=True
+        {"name": path, "role": role}
+        | _type_json(kind, layouts[like] if like is not None else None)
+        | {"updates": updates, "gradient_of": gradient_of}
+        for path, role, kind, updates, gradient_of, like in zip(
+            out_spec.paths("out"),
+            table.outputs,
+            out_types,
+            table.updates,
+            table.gradient_of,
+            _lie_as(table),
+            strict=True,
         )
     ]
     return {
         "format": "trainkernel",
-        "version": VERSION,
+        "version": VERSION if any(layouts) else ROW_MAJOR_VERSION,
         "name": name,
         "inputs": inputs,
         "outputs": outputs,
@@ -177,8 +200,9 @@ def _manifest(
     }
 
 
-def _type_json(kind: TensorType) -> dict[str, Any]:
-    return {"shape": list(kind.shape), "dtype": kind.dtype, "strides": kind.strides()}
+def _type_json(kind: TensorType, layout: Layout | None) -> dict[str, Any]:
+    strides = list(layout.strides) if layout is not None else kind.strides()
+    return {"shape": list(kind.shape), "dtype": kind.dtype, "strides": strides}
 
 
 def _torch_mlir_version() -> str:

@@ -12,10 +12,14 @@ from typing import Any
 import torch
 
 from trainkernel.capture.explain import compiled_function_error
+from trainkernel.capture.layouts import Layout, layout_of
 from trainkernel.capture.tensors import SUPPORTED_DTYPES, TensorType
 from trainkernel.errors import ArgumentError, CaptureError
 from trainkernel.json_reader import MAX_TEXT
 from trainkernel.pytree import NamedTupleTypes, TreeSpec, flatten, namedtuple_types
+
+#: Up to this many bytes two tensors of one storage are compared element by element.
+_MAX_COMPARED = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,7 @@ class Arguments:
         spec: the structure of the tuple of arguments.
         names: the path of each tensor leaf, e.g. ``state[0]['w']``.
         types: the type of each tensor leaf.
+        layouts: how each tensor leaf lies in memory; None for a row-major one.
         requires_grad: whether each example leaf requires a gradient.
         namedtuples: the namedtuple types that occur.
     """
@@ -35,6 +40,7 @@ class Arguments:
     spec: TreeSpec
     names: tuple[str, ...]
     types: tuple[TensorType, ...]
+    layouts: tuple[Layout | None, ...]
     requires_grad: tuple[bool, ...]
     namedtuples: NamedTupleTypes
 
@@ -64,9 +70,10 @@ def describe_arguments(step: Callable[..., Any], example_args: tuple[Any, ...]) 
             f"the path {longest[:40]}... of an argument has {len(longest)} characters", expected=f"at most {MAX_TEXT}"
         )
     described = tuple(_leaf_type(name, leaf) for name, leaf in zip(names, leaves, strict=True))
+    layouts = tuple(_leaf_layout(name, leaf) for name, leaf in zip(names, leaves, strict=True))
     _check_aliases(names, leaves)
     requires_grad = tuple(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves)
-    return Arguments(parameters, spec, names, described, requires_grad, types)
+    return Arguments(parameters, spec, names, described, layouts, requires_grad, types)
 
 
 def check_text(subject: str, spec: TreeSpec) -> None:
@@ -157,6 +164,19 @@ def _leaf_type(name: str, leaf: Any) -> TensorType:
     )
 
 
+def _leaf_layout(name: str, leaf: Any) -> Layout | None:
+    if isinstance(leaf, torch.Tensor):
+        return layout_of(name, leaf.shape, leaf.stride())
+    width = leaf.dtype.itemsize
+    if leaf.size and any(stride % width for stride in leaf.strides):
+        raise CaptureError(
+            f"argument {name} has elements of {width} bytes at odd distances",
+            expected="an array of whole elements",
+            hint="pass a copy: numpy.ascontiguousarray",
+        )
+    return layout_of(name, leaf.shape, [stride // width for stride in leaf.strides])
+
+
 def container_hint(value: Any) -> str:
     """What to do about an object that is neither a tensor nor a structure of tensors."""
     if isinstance(value, torch.nn.Module):
@@ -197,20 +217,45 @@ def _hint(dtype: str) -> str:
     return "convert it to a supported dtype"
 
 
+@dataclass(frozen=True)
+class _Places:
+    """Where the elements of a leaf lie in its storage, in bytes."""
+
+    name: str
+    start: int
+    end: int
+    leaf: torch.Tensor
+
+    def share(self, other: _Places) -> bool:
+        """Whether the two have an element in common, or may have: where they are too large to look."""
+        if self.start >= other.end or other.start >= self.end:
+            return False
+        start, end = min(self.start, other.start), max(self.end, other.end)
+        if end - start > _MAX_COMPARED:
+            return True
+        return bool((self._touched(start, end) & other._touched(start, end)).any())
+
+    def _touched(self, start: int, end: int) -> torch.Tensor:
+        touched, width = torch.zeros(end - start, dtype=torch.bool, device="cpu"), self.leaf.element_size()
+        sizes = (*(size if step else 1 for size, step in zip(self.leaf.shape, self.leaf.stride(), strict=True)), width)
+        touched.as_strided(sizes, (*(step * width for step in self.leaf.stride()), 1), self.start - start).fill_(True)
+        return touched
+
+
 def _check_aliases(names: tuple[str, ...], leaves: list[Any]) -> None:
-    spans: dict[int, list[tuple[int, int, str]]] = {}
+    spans: dict[int, list[_Places]] = {}
     for name, leaf in zip(names, leaves, strict=True):
         if not isinstance(leaf, torch.Tensor) or leaf.numel() == 0:
             continue
         start = int(leaf.storage_offset()) * leaf.element_size()
         last = sum(int((size - 1) * stride) for size, stride in zip(leaf.shape, leaf.stride(), strict=True))
-        end = start + (last + 1) * leaf.element_size()
+        places = _Places(name, start, start + (last + 1) * leaf.element_size(), leaf)
         others = spans.setdefault(leaf.untyped_storage()._cdata, [])
-        for other_start, other_end, other in others:
-            if start < other_end and other_start < end:
+        for other in others:
+            if places.share(other):
                 raise CaptureError(
-                    f"arguments {other} and {name} share memory",
+                    f"arguments {other.name} and {name} share memory",
                     expected="every tensor once",
                     hint=f"pass {name}.clone(), or leave one of them out and use the other twice in the step",
                 )
-        others.append((start, end, name))
+        others.append(places)

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from trainkernel.capture.rounding import LOW_PRECISION
+
 _ATEN = torch.ops.aten
 
 
@@ -25,6 +27,10 @@ def convolution(
     """``aten.convolution``: a transposed one reads its input with gaps, and its kernel backwards."""
     rank = weight.dim() - 2
     if not transposed:
+        if bias is not None and tensor.dtype in LOW_PRECISION:
+            # As on a GPU, where the bias is an operation of its own, behind a convolution that has been rounded.
+            made: torch.Tensor = _convolved(tensor, weight, stride, padding, dilation, groups)
+            return made + bias.reshape([-1] + [1] * rank)
         if groups == 1 or rank < 3:
             return NotImplemented
         # Of the groups of a volume torch-mlir has no form.

@@ -23,7 +23,7 @@ from trainkernel.capture import (
     scattering,
     windows,
 )
-from trainkernel.capture.rounding import LOW_PRECISION, rounded
+from trainkernel.capture.rounding import LOW_PRECISION, rounded, widened
 
 Decomposition = Callable[..., Any]
 _ATEN = torch.ops.aten
@@ -339,7 +339,7 @@ def _var_mean(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     # torch-mlir computes it in float64. Centred first, so that float32 suffices.
     dims = list(range(tensor.dim())) if not dim else [axis % tensor.dim() for axis in dim]
-    wide = tensor.float() if tensor.dtype in LOW_PRECISION else tensor
+    wide = widened(tensor)
     mean = wide.mean(dims, keepdim=True) if dims else wide
     count = math.prod(tensor.shape[axis] for axis in dims) - (1 if correction is None else correction)
     variance = (wide - mean).square().sum(dims, keepdim=keepdim) / max(count, 0)
@@ -378,7 +378,7 @@ def circular_pad(tensor: torch.Tensor, pad: Sequence[int]) -> torch.Tensor:
 
 def shrunk(function: Decomposition, input: torch.Tensor, lambd: float = 0.5) -> torch.Tensor:
     """``softshrink`` or ``hardshrink``, rounded once; PyTorch decomposes them before it asks for decompositions."""
-    wide = input.float() if input.dtype in LOW_PRECISION else input
+    wide = widened(input)
     result: torch.Tensor = function(wide, lambd)
     return result.to(input.dtype)
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from trainkernel.capture.rounding import LOW_PRECISION
+from trainkernel.capture.rounding import LOW_PRECISION, widened
+from trainkernel.errors import CaptureError
 
 
 def fmax(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
@@ -59,7 +60,7 @@ def erfc(tensor: torch.Tensor) -> torch.Tensor:
     """``aten.erfc``, by a polynomial that is right to a float32's precision where 1 - erf has nothing left."""
     if not tensor.is_floating_point():
         tensor = tensor.to(torch.get_default_dtype())
-    wide = tensor.float() if tensor.dtype in LOW_PRECISION else tensor
+    wide = widened(tensor)
     size = wide.abs()
     t = 1.0 / (1.0 + 0.5 * size)
     tail = t * torch.exp(-size * size + _polynomial(_ERFC, t))
@@ -80,7 +81,7 @@ def erfinv(tensor: torch.Tensor) -> torch.Tensor:
     """``aten.erfinv``: two polynomials of the logarithm, and a step of Newton's method."""
     if not tensor.is_floating_point():
         tensor = tensor.to(torch.get_default_dtype())
-    wide = tensor.float() if tensor.dtype in LOW_PRECISION else tensor
+    wide = widened(tensor)
     logarithm = -torch.log((1.0 - wide) * (1.0 + wide))
     near = _polynomial(tuple(reversed(_ERFINV[0])), logarithm - 2.5)
     far = _polynomial(tuple(reversed(_ERFINV[1])), torch.sqrt(logarithm) - 3.0)
@@ -194,8 +195,7 @@ def as_strided(
     tensor: torch.Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Any:
     """``aten.as_strided`` of a tensor whose elements lie one behind another: elements at computed places."""
-    if not tensor.is_contiguous() or tensor.storage_offset() != 0:
-        return NotImplemented
+    _check_storage(tensor)
     offset = storage_offset or 0
     flat = tensor.reshape(-1)
     if _is_dense(size, stride):
@@ -211,8 +211,7 @@ def as_strided_scatter(
     storage_offset: int | None = None,
 ) -> Any:
     """``aten.as_strided_scatter`` into a tensor whose elements lie one behind another."""
-    if not tensor.is_contiguous() or tensor.storage_offset() != 0:
-        return NotImplemented
+    _check_storage(tensor)
     offset, count = storage_offset or 0, math.prod(size)
     flat, rows = tensor.reshape(-1), source.reshape(-1)
     if _is_dense(size, stride):
@@ -220,6 +219,15 @@ def as_strided_scatter(
     else:
         made = torch.index_put(flat, (_places(size, stride, offset, tensor.device).reshape(-1),), rows)
     return made.reshape(tensor.shape)
+
+
+def _check_storage(tensor: torch.Tensor) -> None:
+    if not tensor.is_contiguous() or tensor.storage_offset() != 0:
+        raise CaptureError(
+            f"as_strided reads the storage of a tensor of shape {tuple(tensor.shape)} and strides {tensor.stride()}",
+            expected="a row-major tensor that is no part of another one",
+            hint="take slices, transpose, expand or unfold of the tensor instead",
+        )
 
 
 def _is_dense(size: Sequence[int], stride: Sequence[int]) -> bool:

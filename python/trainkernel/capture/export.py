@@ -116,8 +116,8 @@ def trace_step(step: Callable[..., Any], arguments: Arguments) -> TracedStep:
     ):
         warnings.simplefilter("always")
         try:
-            _rehearse(flat, arguments.types)
-            made = _traced(flat, mode, _fakes(mode, arguments.types))
+            _rehearse(flat, arguments)
+            made = _traced(flat, mode, _fakes(mode, arguments))
         except (CaptureError, KeyboardInterrupt):
             raise
         except BaseException as error:
@@ -137,10 +137,18 @@ def trace_step(step: Callable[..., Any], arguments: Arguments) -> TracedStep:
     return TracedStep(graph_module, flat.out_spec, types, flows, parameters)
 
 
-def _fakes(mode: FakeTensorMode, types: Sequence[TensorType]) -> list[torch.Tensor]:
+def _fakes(mode: FakeTensorMode, arguments: Arguments) -> list[torch.Tensor]:
     # Fake tensors on the CPU work on every machine, wherever the examples live.
     with mode:
-        return [torch.empty(kind.shape, dtype=getattr(torch, kind.dtype), device="cpu") for kind in types]
+        return [
+            torch.empty_strided(
+                kind.shape,
+                kind.strides() if layout is None else layout.strides,
+                dtype=getattr(torch, kind.dtype),
+                device="cpu",
+            )
+            for kind, layout in zip(arguments.types, arguments.layouts, strict=True)
+        ]
 
 
 @contextlib.contextmanager
@@ -223,7 +231,7 @@ def _uncompiled() -> contextlib.AbstractContextManager[Any]:
     return eager
 
 
-def _rehearse(flat: _FlatStep, types: Sequence[TensorType]) -> None:
+def _rehearse(flat: _FlatStep, arguments: Arguments) -> None:
     """Run the step twice, to find what it does not take from its arguments.
 
     Raises:
@@ -233,7 +241,7 @@ def _rehearse(flat: _FlatStep, types: Sequence[TensorType]) -> None:
     watch = HostWatch()
     for calls in (first, CallLog(first)):
         mode = UnwatchedOperations(watch)
-        fakes = _fakes(mode, types)
+        fakes = _fakes(mode, arguments)
         try:
             with _quiet(), _uncompiled(), mode, watch.watching() if calls is first else contextlib.nullcontext():
                 flat.call(fakes, calls)

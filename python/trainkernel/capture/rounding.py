@@ -24,3 +24,8 @@ def rounded(number: float, dtype: torch.dtype) -> float:
         except OverflowError:
             return math.copysign(math.inf, number)
     return number
+
+
+def widened(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor in the dtype in which its sums accumulate."""
+    return tensor.float() if tensor.dtype in LOW_PRECISION else tensor

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from trainkernel.capture.indexing import is_one_along, is_outside, places, poison, poison_of, wrapped
+from trainkernel.capture.rounding import LOW_PRECISION, widened
 
 Indices = Sequence[torch.Tensor | None]
 
@@ -24,7 +25,8 @@ def embedding_dense_backward(
         return torch.zeros(num_weights, grad.shape[-1], dtype=grad.dtype, device=grad.device)
     if scale_grad_by_freq:
         hot = indices.reshape(-1, 1) == indices.reshape(1, -1)
-        grad = grad / hot.sum(-1).reshape(*indices.shape, 1).to(grad.dtype)
+        wide = widened(grad) / hot.sum(-1).reshape(*indices.shape, 1).to(torch.float32)
+        return _added_rows(indices.reshape(-1), wide.flatten(0, -2), num_weights, padding_idx).to(grad.dtype)
     return _added_rows(indices.reshape(-1), grad.reshape(indices.numel(), -1), num_weights, padding_idx)
 
 
@@ -51,8 +53,9 @@ def index_put(tensor: torch.Tensor, indices: Indices, values: torch.Tensor, accu
 
 def index_add(tensor: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, *, alpha: float = 1) -> Any:
     """``aten.index_add``; unlike ``index_put`` it takes no negative index."""
-    rows = source if alpha == 1 else source * alpha
-    return _along(tensor, dim, index, rows.to(tensor.dtype), _add_rows)
+    rows = source if alpha == 1 else (widened(source) * alpha)
+    rows = rows if tensor.is_floating_point() else rows.to(tensor.dtype)
+    return _along(tensor, dim, index, rows, _add_rows)
 
 
 def put(tensor: torch.Tensor, index: torch.Tensor, source: torch.Tensor, accumulate: bool = False) -> Any:
@@ -132,6 +135,11 @@ def scatter_reduce(
     if tensor.dim() == 0:
         arguments = tensor.reshape(1), 0, index.reshape(1), source.reshape(1), reduce
         return scatter_reduce(*arguments, include_self=include_self).reshape(())
+    if tensor.dtype in LOW_PRECISION and reduce in _ROUNDED:
+        made: torch.Tensor = scatter_reduce(
+            tensor.float(), dim, index, source.float(), reduce, include_self=include_self
+        )
+        return made.to(tensor.dtype)
     hit = _hits(tensor, dim, index)
     elements = _cut(source, index.shape).unsqueeze(dim % tensor.dim())
     count = hit.sum(dim % tensor.dim() + 1)
@@ -168,6 +176,8 @@ _REDUCTIONS: dict[str, tuple[Any, Any]] = {
     "amax": (lambda dtype: -_most(dtype) if dtype.is_floating_point else torch.iinfo(dtype).min, torch.amax),
     "amin": (_most, torch.amin),
 }
+#: Those that round: of narrow floats they are computed in float32.
+_ROUNDED = ("sum", "mean", "prod")
 
 
 def _hits(tensor: torch.Tensor, dim: int, index: torch.Tensor) -> torch.Tensor:
@@ -252,7 +262,8 @@ def _replace_rows(table: torch.Tensor, index: torch.Tensor, rows: torch.Tensor) 
 
 
 def _add_rows(table: torch.Tensor, index: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    return table + _added_rows(index, rows, table.shape[0])
+    # Rounded once: narrow products of what is widened are sums in float32.
+    return (widened(table) + _added_rows(index, widened(rows), table.shape[0])).to(table.dtype)
 
 
 def _added_rows(index: torch.Tensor, rows: torch.Tensor, count: int, skipped: int = -1) -> torch.Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 #: What an argument, an output or an intermediate value of a step may be made of.
-SUPPORTED_DTYPES = ("float32", "bfloat16", "float16", "int64", "int32", "int16", "int8", "bool")
+SUPPORTED_DTYPES = ("float32", "bfloat16", "float16", "int64", "int32", "int16", "int8", "uint8", "bool")
 FLOAT_DTYPES = ("float32", "bfloat16", "float16")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from trainkernel.capture.indexing import chosen_at
-from trainkernel.capture.rounding import LOW_PRECISION
+from trainkernel.capture.rounding import widened
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ def max_pool_backward(
 
     def value_at(places: list[Any]) -> torch.Tensor:
         where = [*([None] * (grad.dim() - rank)), *places]
-        wide = grad.float() if grad.dtype in LOW_PRECISION else grad
+        wide = widened(grad)
         return torch.where(chosen_at(indices, where) == numbers, chosen_at(wide, where), 0.0)
 
     return _gathered(windows, value_at, grad.device).to(grad.dtype)
@@ -230,7 +230,7 @@ def _avg_pool(
     if not tensor.is_floating_point():
         return NotImplemented
     windows = _windows(tensor, kernel, stride, padding, (1,), ceil_mode, rank)
-    wide = tensor.float() if tensor.dtype in LOW_PRECISION else tensor
+    wide = widened(tensor)
     tables = windows.elements(tensor.device)
     inside = [(table >= 0) & (table < size) for table, size in zip(tables, windows.sizes, strict=True)]
     total = torch.where(_all(_spread(inside)), _elements(wide, tables), 0.0).sum(_places_in(windows))
@@ -249,7 +249,7 @@ def _avg_pool_backward(
     divisor_override: int | None,
 ) -> Any:
     windows = _windows(tensor, kernel, stride, padding, (1,), ceil_mode, rank)
-    wide = grad.float() if grad.dtype in LOW_PRECISION else grad
+    wide = widened(grad)
     each = wide / _divisors(windows, count_include_pad, divisor_override, wide)
 
     def value_at(places: list[Any]) -> torch.Tensor:

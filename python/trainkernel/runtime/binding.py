@@ -75,7 +75,7 @@ class Binder:
         self.build = compile_build(manifest.out_tree, self.types)
         self.updates = tuple(spec.updates for spec in manifest.outputs)
         self.donated = frozenset(index for index in self.updates if index is not None)
-        self._sizes = tuple(spec.nbytes for spec in manifest.inputs)
+        self._sizes = tuple(spec.span for spec in manifest.inputs)
         # Addresses of inputs that may be donated together, as the last donation showed.
         self._apart: list[int] | None = None
         self._plans_by_type: dict[type, Plan] = {}

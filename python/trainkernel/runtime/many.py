@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from trainkernel.errors import ArgumentError
-from trainkernel.manifest import MAX_BYTES, Manifest, TensorSpec, contiguous_strides
+from trainkernel.manifest import MAX_BYTES, Manifest, TensorSpec, contiguous_strides, storage_elements
 from trainkernel.runtime.binding import Binder
 from trainkernel.runtime.checked_call import Streams, call_checked
 from trainkernel.runtime.frameworks import framework_of
@@ -113,8 +113,12 @@ def manifest_of_steps(manifest: Manifest, ring: int, steps: int) -> Manifest:
 
 
 def _stacked(spec: TensorSpec, count: int) -> TensorSpec:
-    shape = (count, *spec.shape)
-    return replace(spec, shape=shape, strides=contiguous_strides(shape))
+    if spec.is_row_major:
+        shape = (count, *spec.shape)
+        return replace(spec, shape=shape, strides=contiguous_strides(shape))
+    # The kernel finds an entry behind the memory of the one before.
+    strides = (storage_elements(spec.shape, spec.strides), *spec.strides)
+    return replace(spec, shape=(count, *spec.shape), strides=strides)
 
 
 def _no_memory(spec: TensorSpec, error: Exception | None) -> ArgumentError:

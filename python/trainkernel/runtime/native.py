@@ -33,7 +33,7 @@ Settle = Callable[[int, int], object]
 
 _LIBRARY = "libtrainkernel_call.so"
 _VARIABLE = "TRAINKERNEL_CALL_LIBRARY"
-_VERSION = 3
+_VERSION = 4
 
 
 @lru_cache(maxsize=1)
@@ -66,7 +66,10 @@ def _declare(library: Any) -> None:
     )
     signatures: dict[str, tuple[Any, tuple[Any, ...]]] = {
         "tk_call_new": (obj, (i32, i32, i64, obj, obj, obj, obj)),
-        "tk_call_add_tensor": (None, (obj, ctypes.c_uint8, ctypes.c_uint8, pointer, i64, u64, u64, i64, pointer)),
+        "tk_call_add_tensor": (
+            None,
+            (obj, ctypes.c_uint8, ctypes.c_uint8, pointer, pointer, i64, u64, u64, i64, pointer),
+        ),
         "tk_call_add_type": (i32, (obj, i64, obj, pointer, pointer, pointer)),
         "tk_call_add_node": (None, (obj, i32, i32, i64, obj, obj, i64)),
         "tk_call_set_cuda": (None, (obj, *[pointer] * 5)),
@@ -148,14 +151,13 @@ class NativeCall:
 
     def _add_tensor(self, spec: TensorSpec, alignment: int, make: Make | None) -> None:
         self._borrowed.append(make)
-        shape = (ctypes.c_int64 * len(spec.shape))(*spec.shape)
+        shape, strides = ((ctypes.c_int64 * len(given))(*given) for given in (spec.shape, spec.strides))
         needed = required_alignment(spec, alignment) if spec.nbytes else 1
         updates = -1 if spec.updates is None else spec.updates
         code, bits = TYPE_CODES[spec.dtype]
         made, rank = None if make is None else id(make), len(spec.shape)
-        self._library.tk_call_add_tensor(
-            self._step, code, bits, ctypes.addressof(shape), rank, needed, spec.nbytes, updates, made
-        )
+        places = ctypes.addressof(shape), ctypes.addressof(strides), rank
+        self._library.tk_call_add_tensor(self._step, code, bits, *places, needed, spec.span, updates, made)
 
     def learn(self, tensors: Sequence[Any]) -> bool:
         """Accept the types of these tensors, each in its place among inputs and outputs.

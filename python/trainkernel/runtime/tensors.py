@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainkernel.errors import ArgumentError
-from trainkernel.manifest import DTYPE_BYTES, TensorSpec, contiguous_strides, is_contiguous
+from trainkernel.manifest import DTYPE_BYTES, TensorSpec, contiguous_strides, same_strides
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +70,9 @@ def check_view(view: TensorView, spec: TensorSpec, device: Device, alignment: in
     if view.device != device:
         hint = f"move it to {device}" + (", or load the step with device=" if device.kind == "cuda" else "")
         raise ArgumentError(f"{subject} is on {view.device}", expected=str(device), hint=hint)
-    if view.strides is not None and not is_contiguous(view.shape, view.strides):
-        expected = f"row-major contiguous {contiguous_strides(spec.shape)}"
-        hint = "pass a contiguous copy: .contiguous() in torch, ascontiguousarray() in numpy and cupy"
-        raise ArgumentError(f"{subject} has strides {view.strides}", expected=expected, hint=hint)
+    strides = contiguous_strides(view.shape) if view.strides is None else view.strides
+    if not same_strides(view.shape, strides, spec.strides):
+        raise _strides_error(subject, tuple(strides), spec)
     needed = required_alignment(spec, alignment)
     if spec.nbytes and view.pointer % needed:
         hint = "it is a view into other memory: pass a copy (.clone() in torch, .copy() in numpy and cupy)"
@@ -82,12 +81,23 @@ def check_view(view: TensorView, spec: TensorSpec, device: Device, alignment: in
         )
 
 
+def _strides_error(subject: str, strides: tuple[int, ...], spec: TensorSpec) -> ArgumentError:
+    if spec.is_row_major:
+        expected = f"row-major contiguous {spec.strides}"
+        hint = "pass a contiguous copy: .contiguous() in torch, ascontiguousarray() in numpy and cupy"
+    else:
+        expected = f"{spec.strides}, those of the example that the step was compiled with"
+        hint = "pass a view that lies in memory as the example did"
+    hint += "; or compile the step with an example that has these strides, which then needs no copy"
+    return ArgumentError(f"{subject} has strides {strides}", expected=expected, hint=hint)
+
+
 def _dtype_hint(view: TensorView, spec: TensorSpec) -> str:
     if view.dtype[:1] in "<>":
         return "its bytes are in the order of another machine: convert it with .astype(x.dtype.newbyteorder('='))"
     hint = f"convert it: .to(torch.{spec.dtype}) in torch, .astype('{spec.dtype}') in numpy, cupy and jax"
-    # The others exist in manifests only; no step is compiled for them.
-    can_compile = view.dtype in DTYPE_BYTES and view.dtype not in ("float64", "uint8")
+    # It exists in manifests only; no step is compiled for it.
+    can_compile = view.dtype in DTYPE_BYTES and view.dtype != "float64"
     return f"{hint}; or compile the step for {view.dtype}" if can_compile else hint
 
 
@@ -107,9 +117,7 @@ def check_overlap(pointers: Sequence[int], specs: Sequence[TensorSpec], written:
     Raises:
         ArgumentError: two overlap and one of them is written; the message names both.
     """
-    ranges = sorted(
-        (start, start + spec.nbytes, i) for i, (start, spec) in enumerate(zip(pointers, specs, strict=True))
-    )
+    ranges = sorted((start, start + spec.span, i) for i, (start, spec) in enumerate(zip(pointers, specs, strict=True)))
     # Of the ranges so far, those that reach furthest: of all, and of the written ones.
     reach, reach_of, written_reach, written_of = 0, -1, 0, -1
     for start, stop, index in ranges:

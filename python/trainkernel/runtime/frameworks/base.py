@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
+from trainkernel.errors import ArgumentError
 from trainkernel.manifest import TensorSpec
 from trainkernel.runtime.dlpack import Exchange
 from trainkernel.runtime.tensors import Device, TensorView
@@ -16,6 +17,19 @@ Check = Callable[[Any], int]
 Allocate = Callable[[], tuple[Any, int]]
 #: Makes an uninitialised tensor.
 Make = Callable[[], Any]
+
+
+def check_row_major(spec: TensorSpec, arrays: str) -> None:
+    """Check that an output can be made by a framework whose arrays are all row-major.
+
+    Raises:
+        ArgumentError: it cannot.
+    """
+    if not spec.is_row_major:
+        raise ArgumentError(
+            f"output {spec.name} has strides {spec.strides}, which {arrays} cannot have",
+            hint="pass tensors of torch, numpy or cupy first, donate the state, or compile with a row-major example",
+        )
 
 
 class Framework(Protocol):

@@ -8,7 +8,7 @@ from typing import Any
 from trainkernel.manifest import TensorSpec
 from trainkernel.runtime.dlpack import Exchange, exchange_of
 from trainkernel.runtime.frameworks.base import Allocate, Check, FrameworkDefaults, Make
-from trainkernel.runtime.frameworks.numpy_arrays import numpy_dtype
+from trainkernel.runtime.frameworks.numpy_arrays import lies_as_compiled, memory_of, numpy_dtype
 from trainkernel.runtime.tensors import Device, TensorView, required_alignment
 
 
@@ -38,10 +38,11 @@ class CupyFramework(FrameworkDefaults):
         """See :class:`~trainkernel.runtime.frameworks.base.Framework`."""
         dtype, shape, index = numpy_dtype(spec.dtype), spec.shape, device.index
         mask = required_alignment(spec, alignment) - 1
+        lies_as = lies_as_compiled(spec, dtype.itemsize)
 
         def check(array: Any) -> int:
             data = array.data
-            if array.dtype != dtype or array.shape != shape or not array.flags.c_contiguous or data.device_id != index:
+            if array.dtype != dtype or array.shape != shape or not lies_as(array) or data.device_id != index:
                 return -1
             pointer: int = data.ptr
             return -1 if pointer & mask else pointer
@@ -60,11 +61,13 @@ class CupyFramework(FrameworkDefaults):
 
     def maker(self, spec: TensorSpec, device: Device) -> Make:
         """See :class:`~trainkernel.runtime.frameworks.base.Framework`."""
-        dtype, shape, cupy = numpy_dtype(spec.dtype), spec.shape, self._cupy
+        dtype, cupy = numpy_dtype(spec.dtype), self._cupy
+        memory, axes = memory_of(spec)
 
         def make() -> Any:
             with cupy.cuda.Device(device.index):
-                return cupy.empty(shape, dtype)
+                array = cupy.empty(memory, dtype)
+                return array if axes is None else array.transpose(axes)
 
         return make
 

@@ -9,7 +9,7 @@ import numpy as np
 from trainkernel.errors import ArgumentError
 from trainkernel.manifest import TensorSpec, contiguous_strides
 from trainkernel.runtime.dlpack import view_dlpack
-from trainkernel.runtime.frameworks.base import Allocate, Check, FrameworkDefaults
+from trainkernel.runtime.frameworks.base import Allocate, Check, FrameworkDefaults, check_row_major
 from trainkernel.runtime.frameworks.numpy_arrays import NumpyFramework
 from trainkernel.runtime.tensors import Device, TensorView
 
@@ -52,6 +52,8 @@ class GenericFramework(FrameworkDefaults):
         if device.kind == "cpu":
             return NumpyFramework().allocator(spec, device)
         from trainkernel.runtime.device_array import DeviceArray
+
+        check_row_major(spec, "a DeviceArray")
 
         def allocate() -> tuple[Any, int]:
             array = DeviceArray.empty(spec.shape, spec.dtype, device.index)

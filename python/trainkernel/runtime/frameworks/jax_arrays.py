@@ -7,7 +7,7 @@ from typing import Any
 from trainkernel.errors import ArgumentError
 from trainkernel.manifest import TensorSpec
 from trainkernel.runtime.dlpack import view_dlpack
-from trainkernel.runtime.frameworks.base import Allocate, Check, FrameworkDefaults
+from trainkernel.runtime.frameworks.base import Allocate, Check, FrameworkDefaults, check_row_major
 from trainkernel.runtime.frameworks.numpy_arrays import numpy_dtype
 from trainkernel.runtime.tensors import Device, TensorView
 
@@ -44,8 +44,9 @@ class JaxFramework(FrameworkDefaults):
         """See :class:`~trainkernel.runtime.frameworks.base.Framework`.
 
         Raises:
-            ArgumentError: JAX runs without 64-bit types and the output has one.
+            ArgumentError: JAX runs without 64-bit types and the output has one, or the output is not row-major.
         """
+        check_row_major(spec, "arrays of jax")
         jax, dtype = self._jax, numpy_dtype(spec.dtype)
         where = jax.devices("cpu")[0] if device.kind == "cpu" else _gpu(jax, device.index)
         if jax.dtypes.canonicalize_dtype(dtype) != dtype:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -43,6 +44,22 @@ def address(array: Any) -> int:
         return int(array.__array_interface__["data"][0])
 
 
+def lies_as_compiled(spec: TensorSpec, width: int) -> Callable[[Any], bool]:
+    """Whether an array of the right shape certainly has the strides of a tensor whose elements have so many bytes."""
+    if spec.is_row_major:
+        return lambda array: bool(array.flags.c_contiguous)
+    strides = tuple(stride * width for stride in spec.strides)
+    return lambda array: bool(array.strides == strides)
+
+
+def memory_of(spec: TensorSpec) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """The row-major shape of an output's memory and the order of its axes that makes the output, None for that one."""
+    if spec.is_row_major:
+        return spec.shape, None
+    order = sorted(range(len(spec.shape)), key=lambda axis: -spec.strides[axis])
+    return tuple(spec.shape[axis] for axis in order), tuple(order.index(axis) for axis in range(len(order)))
+
+
 class NumpyFramework(FrameworkDefaults):
     """Plain ``numpy.ndarray`` and ``numpy.memmap``; other subclasses may not be what their memory says."""
 
@@ -69,9 +86,10 @@ class NumpyFramework(FrameworkDefaults):
         """See :class:`~trainkernel.runtime.frameworks.base.Framework`."""
         dtype, shape = numpy_dtype(spec.dtype), spec.shape
         mask = required_alignment(spec, alignment) - 1
+        lies_as = lies_as_compiled(spec, dtype.itemsize)
 
         def check(array: Any) -> int:
-            if array.dtype != dtype or array.shape != shape or not array.flags.c_contiguous:
+            if array.dtype != dtype or array.shape != shape or not lies_as(array):
                 return -1
             pointer = address(array)
             return -1 if pointer & mask else pointer
@@ -80,10 +98,12 @@ class NumpyFramework(FrameworkDefaults):
 
     def allocator(self, spec: TensorSpec, device: Device) -> Allocate:
         """See :class:`~trainkernel.runtime.frameworks.base.Framework`."""
-        dtype, shape, empty = numpy_dtype(spec.dtype), spec.shape, np.empty
+        dtype, empty = numpy_dtype(spec.dtype), np.empty
+        memory, axes = memory_of(spec)
 
         def allocate() -> tuple[Any, int]:
-            array = empty(shape, dtype)
-            return array, address(array)
+            array = empty(memory, dtype)
+            place = address(array)
+            return array if axes is None else array.transpose(axes), place
 
         return allocate

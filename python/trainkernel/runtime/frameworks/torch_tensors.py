@@ -67,13 +67,14 @@ class TorchFramework(FrameworkDefaults):
         mask = required_alignment(spec, alignment) - 1
         # Half the cost of comparing tensor.device.
         on_cpu, index = device.kind == "cpu", device.index
+        is_row_major, strides = spec.is_row_major, spec.strides
 
         def check(tensor: Any) -> int:
             if tensor.dtype is not dtype or tensor.shape != shape:
                 return -1
             if not (tensor.is_cpu if on_cpu else tensor.is_cuda and tensor.get_device() == index):
                 return -1
-            if not tensor.is_contiguous() or tensor.is_neg():
+            if not (tensor.is_contiguous() if is_row_major else tensor.stride() == strides) or tensor.is_neg():
                 return -1
             pointer: int = tensor.data_ptr()
             return -1 if pointer & mask else pointer

@@ -18,9 +18,7 @@ public:
   ContractionEmitter(const CtaContext &context, TileDomain &domain, int64_t sharedOffset, bool isLastUse)
       : context(context), domain(domain), isAlone(isLastUse && domain.numTiles <= context.grid),
         plan(planAt(domain, context.threads, sharedOffset)), builder(context.builder), loc(plan.op->getLoc()),
-        math(builder, loc), unit(createUnit(context, plan)), aStager(context, domain, plan, plan.aOperand, plan.a),
-        bStager(context, domain, plan, plan.bOperand, plan.b), aIsStaged(plan.rowsAt.has_value()),
-        bIsStaged(domain.tile.getReusesKept()) {}
+        math(builder, loc), unit(createUnit(context, plan)), product(context, domain, plan, *unit, isAlone) {}
 
   LogicalResult prefetch(int64_t &registerBytes) override {
     // A CTA with several tiles would overwrite what is prefetched before it is used.
@@ -171,16 +169,8 @@ private:
   }
 
   LogicalResult prefetchInputs(int64_t &registerBytes) {
-    // A first chunk that others replace would be gone before it is used.
-    bool keepsFirst = plan.numChunks == 1 || plan.isPipelined;
-    bool stagesA = keepsFirst && !aIsStaged && isPrefetched(plan.aOperand->get());
-    bool stagesB = keepsFirst && !bIsStaged && isPrefetched(plan.bOperand->get());
-    aIsStaged |= stagesA;
-    bIsStaged |= stagesB;
-    hasPrefetched = stagesA || stagesB;
     CtaContext::Values values = context.valuesOfTile(domain, [&](ArrayRef<LaneIndex> origin) -> CtaContext::Values {
-      if (hasPrefetched && failed(stageOperands(context, loc, operandsIn(tilesOf(nullptr), stagesA, stagesB),
-                                                chunkStart(origin, math.constant(0)))))
+      if (failed(product.stageFirst(origin, isPrefetched(plan.aOperand->get()), isPrefetched(plan.bOperand->get()))))
         return failure();
       locateResults(origin);
       SmallVector<Value> loaded;
@@ -212,28 +202,6 @@ private:
     return plan;
   }
 
-  /// The shared tiles of both operands.
-  struct Tiles {
-    Value a, b;
-  };
-  // Chunks alternate between the tiles of a pipeline; the first chunk may be null.
-  Tiles tilesOf(Value chunk) {
-    Value stage = chunk && plan.isPipelined ? math.mul(math.rem(chunk, 2), plan.stageBytes) : math.constant(0);
-    auto view = [&](const SharedTile &tile) {
-      return context.sharedView(loc, {tile.outer, tile.pitch}, tile.element, math.add(stage, tile.byteOffset));
-    };
-    return {view(plan.a), view(plan.b)};
-  }
-
-  SmallVector<StagedOperand, 2> operandsIn(Tiles tiles, bool withA, bool withB) {
-    SmallVector<StagedOperand, 2> operands;
-    if (withA)
-      operands.push_back({&aStager, tiles.a});
-    if (withB)
-      operands.push_back({&bStager, tiles.b});
-    return operands;
-  }
-
   // All inputs that a value of the region is computed from may be read early.
   bool isPrefetched(Value value) {
     if (auto argument = dyn_cast<BlockArgument>(value))
@@ -249,98 +217,6 @@ private:
     return plan.layout.meets ? createPartialSums(context, plan, std::move(unit)) : std::move(unit);
   }
 
-  FailureOr<SmallVector<Value>> multiplyChunks(ArrayRef<LaneIndex> origin) {
-    if (plan.isPipelined)
-      return multiplyPipelined(origin);
-    return carryThrough(builder, loc, plan.numChunks, initial,
-                        [&](Value chunk, ValueRange accumulators) -> FailureOr<SmallVector<Value>> {
-                          Tiles tiles = tilesOf(chunk);
-                          SmallVector<StagedOperand, 2> missing = operandsIn(tiles, !aIsStaged, !bIsStaged);
-                          if (failed(stageOperands(context, loc, missing, chunkStart(origin, chunk))))
-                            return failure();
-                          // What is there from earlier phases has a barrier behind it.
-                          if (!missing.empty() || hasPrefetched)
-                            context.barrier(loc);
-                          SmallVector<Value> next = addProduct(tiles, accumulators);
-                          // The next chunk, or the sums, take the place of the operands.
-                          bool isOverwritten = plan.layout.meets ? plan.sumsOffset() == 0 : !isAlone;
-                          if (plan.numChunks > 1 || (plan.stageBytes > 0 && isOverwritten))
-                            context.barrier(loc);
-                          return next;
-                        });
-  }
-
-  // While a chunk is multiplied, the next one goes into the other tile and the one after that is on its way. One
-  // barrier per chunk is enough: whoever writes a tile has passed the barrier behind the multiplication that read it
-  // last.
-  FailureOr<SmallVector<Value>> multiplyPipelined(ArrayRef<LaneIndex> origin) {
-    Value zero = math.constant(0), one = math.constant(1);
-    Tiles first = tilesOf(zero);
-    SmallVector<StagedOperand, 2> missing = operandsIn(first, !aIsStaged, !bIsStaged);
-    SmallVector<Value> loaded = loadOperands(missing, chunkStart(origin, zero));
-    SmallVector<Value> early = loadOperands(operandsIn(first, aIsStaged, bIsStaged), chunkStart(origin, one));
-    FailureOr<SmallVector<Value>> exchanged =
-        exchangeOperands(missing, chunkStart(origin, zero), loaded, chunkStart(origin, one));
-    if (failed(exchanged))
-      return failure();
-    // What was loaded for a comes before what was loaded for b.
-    SmallVector<Value> carried = aIsStaged ? early : *exchanged;
-    llvm::append_range(carried, aIsStaged ? *exchanged : early);
-    size_t numLoaded = carried.size();
-    llvm::append_range(carried, initial);
-    context.barrier(loc);
-    auto middle = [&](Value chunk, ValueRange values) -> FailureOr<SmallVector<Value>> {
-      Value following = math.add(chunk, one);
-      SmallVector<Value> own(values.take_front(numLoaded));
-      FailureOr<SmallVector<Value>> next =
-          exchangeOperands(operandsIn(tilesOf(following), true, true), chunkStart(origin, following), own,
-                           chunkStart(origin, math.add(following, one)));
-      if (failed(next))
-        return failure();
-      llvm::append_range(*next, addProduct(tilesOf(chunk), values.drop_front(numLoaded)));
-      context.barrier(loc);
-      return next;
-    };
-    FailureOr<SmallVector<Value>> values = carryThrough(builder, loc, plan.numChunks - 2, carried, middle);
-    if (failed(values))
-      return failure();
-    Value last = math.constant(plan.numChunks - 1);
-    if (failed(storeOperands(operandsIn(tilesOf(last), true, true), chunkStart(origin, last),
-                             ArrayRef<Value>(*values).take_front(numLoaded))))
-      return failure();
-    SmallVector<Value> sums =
-        addProduct(tilesOf(math.constant(plan.numChunks - 2)), ArrayRef<Value>(*values).drop_front(numLoaded));
-    context.barrier(loc);
-    sums = addProduct(tilesOf(last), sums);
-    // Whoever comes next may fill the tiles.
-    if (plan.layout.meets || !isAlone)
-      context.barrier(loc);
-    return sums;
-  }
-
-  // Where a chain of additions would be long, each chunk has sums of its own: the rounding error grows with the length.
-  SmallVector<Value> addProduct(Tiles tiles, ValueRange accumulators) {
-    constexpr int64_t longChain = 512;
-    int64_t additions = plan.numChunks * plan.sizeOf(plan.kLoop) / (unit->depth() * plan.layout.groups);
-    if (plan.numChunks == 1 || additions <= longChain)
-      return unit->multiply(tiles.a, tiles.b, accumulators);
-    SmallVector<Value> sums = unit->multiply(tiles.a, tiles.b, initial);
-    for (auto [sum, total] : llvm::zip(sums, accumulators))
-      sum = arith::AddFOp::create(builder, loc, total, sum);
-    return sums;
-  }
-
-  // The loop indices at which chunk number `chunk` of the tile at `origin` starts.
-  SmallVector<LaneIndex> chunkStart(ArrayRef<LaneIndex> origin, Value chunk) {
-    SmallVector<LaneIndex> base(plan.extents.size());
-    for (auto [loop, start] : llvm::zip(domain.region.parallelLoops, origin))
-      base[loop] = start;
-    SmallVector<Value> chunkAt = math.delinearize(chunk, plan.chunkCounts);
-    for (auto [loop, coordinate] : llvm::zip(domain.region.reductionLoops, chunkAt))
-      base[loop] = {math.mul(coordinate, plan.sizeOf(loop)), 0, plan.sizeOf(loop)};
-    return base;
-  }
-
   /// A run of results that this thread holds, and the emitter of its epilogue.
   struct Result {
     SmallVector<LaneIndex> indices;
@@ -349,7 +225,7 @@ private:
   };
 
   FailureOr<SmallVector<Value>> multiplyTile(ArrayRef<LaneIndex> origin) {
-    FailureOr<SmallVector<Value>> accumulators = multiplyChunks(origin);
+    FailureOr<SmallVector<Value>> accumulators = product.multiply(origin, initial);
     if (failed(accumulators) || failed(unit->meet(*accumulators)))
       return failure();
     return accumulators;
@@ -473,9 +349,7 @@ private:
   Location loc;
   IndexMath math;
   std::unique_ptr<MultiplyUnit> unit;
-  Stager aStager, bStager;
-  /// What is in shared memory before `run`.
-  bool aIsStaged, bIsStaged, hasPrefetched = false;
+  ChunkedProduct product;
   SmallVector<Value> initial;
   SmallVector<Result> results;
   /// What is there since before the barrier ahead of the phase: all results, or what their epilogue reads.

@@ -105,6 +105,43 @@ LogicalResult storeOperands(ArrayRef<StagedOperand> operands, ArrayRef<LaneIndex
 FailureOr<SmallVector<Value>> exchangeOperands(ArrayRef<StagedOperand> operands, ArrayRef<LaneIndex> base,
                                                ArrayRef<Value> loaded, ArrayRef<LaneIndex> nextBase);
 
+/// The product of a tile, k chunk by k chunk.
+class ChunkedProduct {
+public:
+  /// With `isAlone` nothing else uses the shared memory before the CTA's threads meet at a barrier of the kernel.
+  ChunkedProduct(const CtaContext &context, TileDomain &domain, const ContractionPlan &plan, MultiplyUnit &unit,
+                 bool isAlone);
+
+  /// Brings in the first chunk of the operands that are there, ahead of `multiply`, where nothing replaces it.
+  LogicalResult stageFirst(ArrayRef<LaneIndex> origin, bool isAThere, bool isBThere);
+  /// The unit's accumulators after the last chunk of the tile at `origin`.
+  FailureOr<SmallVector<Value>> multiply(ArrayRef<LaneIndex> origin, ValueRange initialSums);
+
+private:
+  /// The shared tiles of both operands.
+  struct Tiles {
+    Value a, b;
+  };
+  Tiles tilesOf(Value chunk);
+  SmallVector<StagedOperand, 2> operandsIn(Tiles tiles, bool withA, bool withB);
+  FailureOr<SmallVector<Value>> multiplyPipelined(ArrayRef<LaneIndex> origin);
+  SmallVector<Value> addProduct(Tiles tiles, ValueRange accumulators);
+  SmallVector<LaneIndex> chunkStart(ArrayRef<LaneIndex> origin, Value chunk);
+
+  const CtaContext &context;
+  TileDomain &domain;
+  const ContractionPlan &plan;
+  MultiplyUnit &unit;
+  bool isAlone;
+  OpBuilder &builder;
+  Location loc;
+  IndexMath math;
+  Stager aStager, bStager;
+  /// What is in shared memory before `multiply`.
+  bool aIsStaged, bIsStaged, hasPrefetched = false;
+  SmallVector<Value> initial;
+};
+
 } // namespace mlir::megakernel
 
 #endif

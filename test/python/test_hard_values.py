@@ -11,7 +11,6 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("torch_mlir")
 
 import trainkernel
-from trainkernel.errors import CaptureError
 
 pytestmark = pytest.mark.usefixtures("each_target")
 
@@ -105,11 +104,19 @@ def test_circular_padding(pad: tuple[int, ...]) -> None:
     check(lambda a: torch.nn.functional.pad(a, pad, mode="circular"), image)
 
 
-def test_uint8_is_refused() -> None:
-    args = (torch.ones(3), torch.tensor([200], dtype=torch.uint8))
-    with pytest.raises(CaptureError, match="uint8") as caught:
-        trainkernel.compile_training(lambda state, x: (state.sum(), state - x / 255), args, target="cpu")
-    assert "int32 or float32" in str(caught.value)
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a: a / 255,
+        lambda a: a.float() - 128,
+        lambda a: a + a,
+        lambda a: a.to(torch.int32) * 257,
+        lambda a: a > 127,
+        lambda a: a.sum(),
+    ],
+)
+def test_bytes(function: Callable[..., Any]) -> None:
+    check(function, torch.tensor([0, 1, 127, 128, 200, 255], dtype=torch.uint8))
 
 
 @pytest.mark.parametrize("shape", [(0,), (4, 0)])

@@ -58,17 +58,23 @@ static void placeInTurn(llvm::MutableArrayRef<OpPlan> plans, int64_t first, int6
   }
 }
 
-// The busiest CTA.
-static double predictPlaced(llvm::ArrayRef<OpPlan> plans, int64_t grid) {
+// Adds the time of a tile to `count` CTAs from `first` on. This is the planner's innermost loop, so it counts around
+// without a division.
+static void occupy(llvm::MutableArrayRef<double> busy, int64_t first, int64_t count, double time) {
+  int64_t grid = busy.size();
+  for (int64_t cta = first % grid; count > 0; --count) {
+    busy[cta] += time;
+    cta = cta + 1 == grid ? 0 : cta + 1;
+  }
+}
+
+// The busiest CTA. A tile of each op takes what `tileTimes` says.
+static double predictPlaced(llvm::ArrayRef<OpPlan> plans, llvm::ArrayRef<double> tileTimes, int64_t grid) {
   llvm::SmallVector<double> busy(grid, 0);
   double onAll = 0;
-  for (const OpPlan &plan : plans) {
-    onAll += plan.tiles / grid * plan.tileTime;
-    // This is the planner's innermost loop, so it counts around without a division.
-    for (int64_t cta = plan.firstCta % grid, rest = plan.tiles % grid; rest > 0; --rest) {
-      busy[cta] += plan.tileTime;
-      cta = cta + 1 == grid ? 0 : cta + 1;
-    }
+  for (auto [plan, time] : llvm::zip(plans, tileTimes)) {
+    onAll += plan.tiles / grid * time;
+    occupy(busy, plan.firstCta, plan.tiles % grid, time);
   }
   return onAll + *std::max_element(busy.begin(), busy.end());
 }
@@ -78,23 +84,18 @@ static double predictPlaced(llvm::ArrayRef<OpPlan> plans, int64_t grid) {
 void GridModel::planLevel(GridPlan &plan, llvm::ArrayRef<unsigned> free, int64_t firstFree) const {
   int64_t processors = grid - firstFree;
   llvm::SmallVector<OpPlan> onAll, shares;
-  llvm::SmallVector<double> times;
-  for (unsigned op : free) {
+  for (unsigned op : free)
     onAll.push_back(planner.onCtas(op, processors));
-    times.push_back(onAll.back().tiles * timeBehindBarrier(plan, op, onAll.back()));
-  }
-  auto predict = [&](llvm::SmallVector<OpPlan> plans) {
-    for (auto [op, own] : llvm::zip(free, plans))
-      own.tileTime = timeBehindBarrier(plan, op, own);
-    return predictPlaced(plans, grid);
-  };
   placeInTurn(onAll, firstFree, grid);
-  double total = std::accumulate(times.begin(), times.end(), 0.0);
+  llvm::SmallVector<double> times = timesBehindBarrier(plan, free, onAll);
+  double total = 0;
+  for (auto [own, time] : llvm::zip(onAll, times))
+    total += own.tiles * time;
   if (free.size() > 1 && total > 0 && target.kind == TargetKind::Cuda) {
-    for (auto [op, time] : llvm::zip(free, times))
-      shares.push_back(planner.onCtas(op, std::max<int64_t>(1, processors * time / total)));
+    for (auto [op, own, time] : llvm::zip(free, onAll, times))
+      shares.push_back(planner.onCtas(op, std::max<int64_t>(1, processors * (own.tiles * time) / total)));
     placeInTurn(shares, firstFree, grid);
-    if (predict(shares) < predict(onAll))
+    if (predictPlaced(shares, timesBehindBarrier(plan, free, shares), grid) < predictPlaced(onAll, times, grid))
       onAll = shares;
   }
   for (auto [op, chosen] : llvm::zip(free, onAll))
@@ -123,8 +124,7 @@ static double placeWell(llvm::MutableArrayRef<OpPlan> plans, llvm::ArrayRef<doub
     plans[op].firstCta = best;
     for (int64_t cta = 0; cta < grid; ++cta)
       busy[cta] += plans[op].tiles / grid * tileTimes[op];
-    for (int64_t i = 0; i < rest; ++i)
-      busy[(best + i) % grid] += tileTimes[op];
+    occupy(busy, best, rest, tileTimes[op]);
   }
   return *std::max_element(busy.begin(), busy.end());
 }
@@ -138,16 +138,14 @@ void GridModel::improveLevel(GridPlan &plan, llvm::ArrayRef<unsigned> members, l
     return;
   llvm::SmallVector<double> busy(grid, 0);
   for (unsigned op : members)
-    for (int64_t tile = 0; !llvm::is_contained(free, op) && tile < plan.ops[op].tiles; ++tile)
-      busy[(plan.ops[op].firstCta + tile) % grid] += timeBehindBarrier(plan, op, plan.ops[op]);
+    if (!llvm::is_contained(free, op))
+      occupy(busy, plan.ops[op].firstCta, plan.ops[op].tiles, timeBehindBarrier(plan, op, plan.ops[op]));
   llvm::SmallVector<OpPlan> best;
   for (unsigned op : free)
     best.push_back(plan.ops[op]);
   auto place = [&](llvm::MutableArrayRef<OpPlan> plans) {
-    llvm::SmallVector<double> times, load(busy);
-    for (auto [op, own] : llvm::zip(free, plans))
-      times.push_back(timeBehindBarrier(plan, op, own));
-    return placeWell(plans, times, load);
+    llvm::SmallVector<double> load(busy);
+    return placeWell(plans, timesBehindBarrier(plan, free, plans), load);
   };
   double least = place(best);
   for (auto [number, op] : llvm::enumerate(free))
@@ -176,12 +174,18 @@ double GridModel::timeBehindBarrier(const GridPlan &plan, unsigned op, const OpP
   if (place.level == 0 || place.depth > 0)
     return own.tileTime;
   bool isReady = step.ops[op].kind == OpModel::Contraction && target.kind == TargetKind::Cuda && own.tiles <= grid &&
-                 llvm::none_of(step.dependences, [&](const Dependence &edge) {
-                   return edge.after == op && plan.places[edge.before].level + 1 >= place.level;
-                 });
+                 plan.readyLevels[op] < place.level;
   // A CTA that comes last waits for the barrier alone.
   double wait = cluster == grid ? target.clusterBarrier : target.gridBarrier;
   return own.tileTime - (isReady ? std::min(own.tileTime, wait) : std::min(own.operandTime, barrierTime()));
+}
+
+llvm::SmallVector<double> GridModel::timesBehindBarrier(const GridPlan &plan, llvm::ArrayRef<unsigned> ops,
+                                                        llvm::ArrayRef<OpPlan> plans) const {
+  llvm::SmallVector<double> times;
+  for (auto [op, own] : llvm::zip(ops, plans))
+    times.push_back(timeBehindBarrier(plan, op, own));
+  return times;
 }
 
 double GridModel::predictLevel(const GridPlan &plan, llvm::ArrayRef<unsigned> members) const {
@@ -189,10 +193,9 @@ double GridModel::predictLevel(const GridPlan &plan, llvm::ArrayRef<unsigned> me
   unsigned depth = 0;
   for (unsigned op : members) {
     plans.push_back(plan.ops[op]);
-    plans.back().tileTime = timeBehindBarrier(plan, op, plan.ops[op]);
     depth = std::max(depth, plan.places[op].depth);
   }
-  return predictPlaced(plans, grid) + depth * target.ctaBarrier;
+  return predictPlaced(plans, timesBehindBarrier(plan, members, plans), grid) + depth * target.ctaBarrier;
 }
 
 // Operands that several ops of a chain share are brought in once: those that save the most first, as far as shared
@@ -246,6 +249,11 @@ GridPlan GridModel::plan(llvm::ArrayRef<RowChain> chains, bool isFinal) const {
   plan.cluster = cluster;
   plan.ops.resize(step.ops.size());
   plan.places = schedulePhases(problemOf(chains));
+  plan.readyLevels.resize(step.ops.size());
+  for (const Dependence &edge : step.dependences) {
+    unsigned &ready = plan.readyLevels[edge.after];
+    ready = std::max(ready, plan.places[edge.before].level + 1);
+  }
   llvm::SmallVector<int> chainOf = chainsOfOps(step.ops.size(), chains);
   // Each chain has CTAs of its own, as far as there are any.
   int64_t next = 0;

@@ -44,6 +44,8 @@ struct GridPlan {
   int64_t grid = 1, cluster = 1;
   llvm::SmallVector<OpPlan> ops;
   llvm::SmallVector<PhasePlace> places;
+  /// For each op, the level that begins once all that the op reads of others is there.
+  llvm::SmallVector<unsigned> readyLevels;
   /// Predicted times in microseconds: of each level without barriers, and of all with barriers and launch.
   llvm::SmallVector<double> levelTimes;
   double time = 0;
@@ -72,6 +74,8 @@ private:
   void improveLevel(GridPlan &plan, llvm::ArrayRef<unsigned> members, llvm::ArrayRef<unsigned> free) const;
   double barrierTime() const;
   double timeBehindBarrier(const GridPlan &plan, unsigned op, const OpPlan &own) const;
+  llvm::SmallVector<double> timesBehindBarrier(const GridPlan &plan, llvm::ArrayRef<unsigned> ops,
+                                               llvm::ArrayRef<OpPlan> plans) const;
   double predictLevel(const GridPlan &plan, llvm::ArrayRef<unsigned> members) const;
 
   int64_t cluster;

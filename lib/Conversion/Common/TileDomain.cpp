@@ -20,6 +20,18 @@ Value TileDomain::inBounds(const IndexMath &math, ArrayRef<LaneIndex> indices) c
   return inside;
 }
 
+SmallVector<LaneIndex> mlir::megakernel::chunkOrigin(const IndexMath &math, const TileDomain &domain,
+                                                     const ContractionGeometry &loops, ArrayRef<LaneIndex> origin,
+                                                     Value chunk) {
+  SmallVector<LaneIndex> base(loops.extents.size());
+  for (auto [loop, start] : llvm::zip(domain.region.parallelLoops, origin))
+    base[loop] = start;
+  SmallVector<Value> at = math.delinearize(chunk, loops.chunkCounts);
+  for (auto [loop, coordinate] : llvm::zip(domain.region.reductionLoops, at))
+    base[loop] = {math.mul(coordinate, loops.sizeOf(loop)), 0, loops.sizeOf(loop)};
+  return base;
+}
+
 FailureOr<SmallVector<Value>> mlir::megakernel::computeResults(ElementEmitter &emitter, const TileDomain &domain,
                                                                ArrayRef<LaneIndex> indices) {
   SmallVector<Value> values;

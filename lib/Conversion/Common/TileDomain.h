@@ -18,6 +18,10 @@ struct TileDomain : TileGeometry {
   Value inBounds(const IndexMath &math, ArrayRef<LaneIndex> indices) const;
 };
 
+/// The loop indices at which chunk number `chunk` of a contraction's tile starts, whose results start at `origin`.
+SmallVector<LaneIndex> chunkOrigin(const IndexMath &math, const TileDomain &domain, const ContractionGeometry &loops,
+                                   ArrayRef<LaneIndex> origin, Value chunk);
+
 /// All results of the tile op at `indices`.
 FailureOr<SmallVector<Value>> computeResults(ElementEmitter &emitter, const TileDomain &domain,
                                              ArrayRef<LaneIndex> indices);

@@ -52,12 +52,7 @@ public:
 private:
   LogicalResult multiplyChunks(ArrayRef<LaneIndex> origin) {
     return context.forEach(loc, {math.constant(loops.numChunks), loops.numChunks}, [&](Value chunk) -> LogicalResult {
-      SmallVector<LaneIndex> base(loops.extents.size());
-      for (auto [loop, start] : llvm::zip(domain.region.parallelLoops, origin))
-        base[loop] = start;
-      SmallVector<Value> at = math.delinearize(chunk, loops.chunkCounts);
-      for (auto [loop, coordinate] : llvm::zip(domain.region.reductionLoops, at))
-        base[loop] = {math.mul(coordinate, loops.sizeOf(loop)), 0, loops.sizeOf(loop)};
+      SmallVector<LaneIndex> base = chunkOrigin(math, domain, loops, origin, chunk);
       if (failed(pack(loops.aOperand, aMemory, loops.mLoop, loops.kLoop, base)) ||
           failed(pack(loops.bOperand, bMemory, loops.kLoop, loops.nLoop, base)))
         return failure();

@@ -128,13 +128,6 @@ SmallVector<Value> ChunkedProduct::addProduct(Tiles tiles, ValueRange accumulato
   return sums;
 }
 
-// The loop indices at which chunk number `chunk` of the tile at `origin` starts.
 SmallVector<LaneIndex> ChunkedProduct::chunkStart(ArrayRef<LaneIndex> origin, Value chunk) {
-  SmallVector<LaneIndex> base(plan.extents.size());
-  for (auto [loop, start] : llvm::zip(domain.region.parallelLoops, origin))
-    base[loop] = start;
-  SmallVector<Value> chunkAt = math.delinearize(chunk, plan.chunkCounts);
-  for (auto [loop, coordinate] : llvm::zip(domain.region.reductionLoops, chunkAt))
-    base[loop] = {math.mul(coordinate, plan.sizeOf(loop)), 0, plan.sizeOf(loop)};
-  return base;
+  return chunkOrigin(math, domain, plan, origin, chunk);
 }

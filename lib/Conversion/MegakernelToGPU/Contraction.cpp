@@ -6,7 +6,6 @@
 #include "lib/Analysis/TileChoice.h"
 #include "lib/Conversion/Common/CarriedLoop.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Matchers.h"
 
 using namespace mlir;
@@ -55,8 +54,7 @@ private:
   bool canRunAhead(int64_t registerBytes) { return countAtOnce() == 0 && resultBytes() <= registerBytes; }
   bool isAllPrefetched() {
     return unit->check().empty() && !plan.rowsAt && !plan.keptAt &&
-           llvm::all_of(llvm::seq<unsigned>(domain.tile.getInputs().size()),
-                        [&](unsigned input) { return domain.tile.isPrefetched(input); });
+           llvm::all_of(domain.tile.getBody().getArguments(), [&](Value input) { return isPrefetched(input); });
   }
 
   // Code that runs once takes longer to fetch than to run: where the epilogue is long, a loop goes through the results.
@@ -86,11 +84,7 @@ private:
 
   SmallVector<Value> loadRun(ArrayRef<LaneIndex> origin, Value run) {
     Result result = resultAt(origin, unit->placeOf(run));
-    SmallVector<Value> loaded;
-    if (!result.inBounds)
-      for (Value yielded : domain.region.yielded)
-        llvm::append_range(loaded, result.emitter->preload(yielded, result.indices));
-    return loaded;
+    return loadSide(result);
   }
 
   // While a run of results is computed, what the next one reads is on its way.
@@ -104,11 +98,8 @@ private:
       Result result = resultAt(origin, unit->placeOf(run));
       SmallVector<Value> own(carried);
       ArrayRef<Value> rest = own;
-      if (!result.inBounds)
-        for (Value yielded : domain.region.yielded)
-          result.emitter->useLoaded(yielded, result.indices, rest);
-      Value isOwn = unit->hasRun(run);
-      isOwn = result.inBounds ? math.both(isOwn, result.inBounds) : isOwn;
+      useSide(result, rest);
+      Value isOwn = math.both(unit->hasRun(run), result.inBounds);
       if (failed(context.when(loc, isOwn, [&] { return finishResult(result, unit->valuesOf(run)); })))
         return failure();
       return next;
@@ -136,16 +127,16 @@ private:
       locateResults(origin);
       loadAhead();
       FailureOr<SmallVector<Value>> accumulators = multiplyTile(origin);
+      if (failed(accumulators))
+        return failure();
       SmallVector<Value> computed;
-      for (size_t index = 0; succeeded(accumulators) && index < results.size(); ++index) {
+      for (auto [index, result] : llvm::enumerate(results)) {
         CtaContext::Values own = context.valuesWhen(
-            loc, holds(index), [&] { return resultsOf(results[index], unit->resultValues(*accumulators, index)); });
+            loc, holds(index), [&] { return resultsOf(result, unit->resultValues(*accumulators, index)); });
         if (failed(own))
           return failure();
         llvm::append_range(computed, *own);
       }
-      if (failed(accumulators))
-        return failure();
       leaveTile();
       return computed;
     });
@@ -177,11 +168,7 @@ private:
       if (countAtOnce() > 0 || perThread(epilogueBytes(domain.region)) > registerBytes)
         return loaded;
       for (Result &result : results)
-        if (!result.inBounds)
-          for (Value yielded : domain.region.yielded)
-            llvm::append_range(loaded, result.emitter->preload(yielded, result.indices, [&](BlockArgument input) {
-              return domain.tile.isPrefetched(input.getArgNumber());
-            }));
+        llvm::append_range(loaded, loadSide(result, [&](BlockArgument input) { return isPrefetched(input); }));
       return loaded;
     });
     if (failed(values))
@@ -277,21 +264,31 @@ private:
   void loadAhead() {
     ArrayRef<Value> rest = ahead;
     for (Result &result : results)
-      if (!ahead.empty() && !result.inBounds)
-        for (Value yielded : domain.region.yielded)
-          result.emitter->useLoaded(yielded, result.indices, rest, [&](BlockArgument input) {
-            return domain.tile.isPrefetched(input.getArgNumber());
-          });
+      if (!ahead.empty())
+        useSide(result, rest, [&](BlockArgument input) { return isPrefetched(input); });
     if (countAtOnce() == 0)
       loadSideOperands(0, results.size());
   }
 
-  // Not where a bound has to be tested first.
   void loadSideOperands(size_t first, size_t count) {
     for (Result &result : MutableArrayRef<Result>(results).slice(first, count))
-      if (!result.inBounds)
-        for (Value yielded : domain.region.yielded)
-          result.emitter->preload(yielded, result.indices);
+      loadSide(result);
+  }
+
+  // Loads what the epilogue reads for a run of results, but not where a bound has to be tested first.
+  SmallVector<Value> loadSide(Result &result, ElementEmitter::Wanted wants = nullptr) {
+    SmallVector<Value> loaded;
+    if (!result.inBounds)
+      for (Value yielded : domain.region.yielded)
+        llvm::append_range(loaded, result.emitter->preload(yielded, result.indices, wants));
+    return loaded;
+  }
+
+  // Lets the epilogue use what `loadSide` loaded elsewhere, from the front of `loaded`.
+  void useSide(Result &result, ArrayRef<Value> &loaded, ElementEmitter::Wanted wants = nullptr) {
+    if (!result.inBounds)
+      for (Value yielded : domain.region.yielded)
+        result.emitter->useLoaded(yielded, result.indices, loaded, wants);
   }
 
   LogicalResult finish(ValueRange accumulators) {
@@ -317,10 +314,7 @@ private:
   }
 
   // Where this thread has run `index` of the results; null where every thread has.
-  Value holds(size_t index) {
-    Value inBounds = results[index].inBounds, held = unit->hasResults(index);
-    return inBounds ? math.both(held, inBounds) : held;
-  }
+  Value holds(size_t index) { return math.both(unit->hasResults(index), results[index].inBounds); }
 
   CtaContext::Values resultsOf(Result &result, Value sums) {
     ElementEmitter &emitter = *result.emitter;

@@ -33,31 +33,20 @@ LogicalResult CtaContext::when(Location loc, Value condition, function_ref<Logic
 CtaContext::Values CtaContext::valuesWhen(Location loc, Value condition, function_ref<Values()> body) const {
   if (!condition)
     return body();
-  // The types are known once the body is there.
-  auto untyped = scf::IfOp::create(builder, loc, condition, /*withElseRegion=*/true);
-  OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPointToStart(untyped.thenBlock());
-  Values values = body();
-  if (failed(values))
-    return failure();
-  builder.setInsertionPoint(untyped);
-  auto branch = scf::IfOp::create(builder, loc, TypeRange(ValueRange(*values)), condition, /*withElseRegion=*/true);
-  branch.getThenRegion().takeBody(untyped.getThenRegion());
-  branch.getElseRegion().takeBody(untyped.getElseRegion());
-  untyped.erase();
-  auto yield = [&](Block *block, ValueRange results) {
-    if (Operation *last = block->empty() ? nullptr : &block->back(); isa_and_nonnull<scf::YieldOp>(last))
-      last->erase();
-    builder.setInsertionPointToEnd(block);
-    scf::YieldOp::create(builder, loc, results);
+  Values values = failure();
+  auto yieldZeros = [&](OpBuilder &nested, Location nestedLoc) {
+    SmallVector<Value> zeros;
+    if (succeeded(values))
+      for (Value value : *values)
+        zeros.push_back(arith::ConstantOp::create(nested, nestedLoc, nested.getZeroAttr(value.getType())));
+    scf::YieldOp::create(nested, nestedLoc, zeros);
   };
-  yield(branch.thenBlock(), *values);
-  builder.setInsertionPointToStart(branch.elseBlock());
-  SmallVector<Value> zeros;
-  for (Value value : *values)
-    zeros.push_back(arith::ConstantOp::create(builder, loc, builder.getZeroAttr(value.getType())));
-  yield(branch.elseBlock(), zeros);
-  return SmallVector<Value>(branch.getResults());
+  auto yieldValues = [&](OpBuilder &nested, Location nestedLoc) {
+    values = body();
+    scf::YieldOp::create(nested, nestedLoc, succeeded(values) ? ValueRange(*values) : ValueRange());
+  };
+  auto branch = scf::IfOp::create(builder, loc, condition, yieldValues, yieldZeros);
+  return succeeded(values) ? Values(SmallVector<Value>(branch.getResults())) : Values(failure());
 }
 
 static LogicalResult forStrided(const CtaContext &context, Location loc, Value first, int64_t count, int64_t step,

@@ -105,7 +105,7 @@ def capture(
     with _LOCK, collected_rarely():
         # These import PyTorch and torch-mlir.
         from trainkernel.capture.arguments import describe_arguments
-        from trainkernel.capture.export import position_of, trace_step
+        from trainkernel.capture.export import trace_step
         from trainkernel.capture.layouts import check_state, take_memory
         from trainkernel.capture.linalg import Leaves, lower
         from trainkernel.capture.unsigned import as_signed
@@ -120,7 +120,7 @@ def capture(
             table = assign_roles(inputs, outputs, resolved)
             for index in (updated for updated in table.updates if updated is not None):
                 check_state(arguments.names[index], arguments.layouts[index])
-            as_signed(traced.module, position_of)
+            as_signed(traced.module)
         take_memory(traced.module, arguments.layouts, _lie_as(table))
         out_paths = traced.out_spec.paths("out")
         leaves = Leaves(arguments.names, out_paths, table)

@@ -12,7 +12,7 @@ from trainkernel.capture.arguments import checked_dtype
 from trainkernel.capture.explain import control_flow_error, hidden_state_error
 from trainkernel.capture.functional import FunctionalGraph
 from trainkernel.capture.guard import MAX_LITERAL, autocast_error
-from trainkernel.capture.locations import SourcePosition
+from trainkernel.capture.locations import SourcePosition, location_of, position_of
 from trainkernel.errors import CaptureError, SourceLocation
 
 _PRODUCTS = (torch.ops.aten.mm.default, torch.ops.aten.bmm.default)
@@ -27,7 +27,7 @@ def check_node(node: torch.fx.Node, position: SourcePosition | None) -> None:
     """
     if node.op != "call_function":
         return
-    location = position.location() if position else None
+    location = location_of(position)
     if isinstance(node.target, torch._ops.HigherOrderOperator) and hop_name(node.target) == "with_effects":
         raise CaptureError(
             f"{op_name(node.args[1])} has side effects, which the compiled step would not have",
@@ -75,8 +75,6 @@ def check_graph(traced: FunctionalGraph, names: Sequence[str]) -> None:
     Raises:
         CaptureError: an argument is changed in place, a tensor is frozen, or a dtype is not supported.
     """
-    from trainkernel.capture.export import position_of
-
     module = traced.module
     for index, result in traced.mutated.items():
         position = position_of(result) if result is not None else None
@@ -84,14 +82,14 @@ def check_graph(traced: FunctionalGraph, names: Sequence[str]) -> None:
             f"the step changes its argument {names[index]} in place",
             expected=_FUNCTIONAL,
             hint="compute a new tensor and return it",
-            location=position.location() if position else None,
+            location=location_of(position),
         )
     for node in list(module.graph.nodes):
         if node.target is torch.ops.aten._assert_tensor_metadata.default:
             module.graph.erase_node(node)
             continue
         position = position_of(node) or next(filter(None, map(position_of, node.users)), None)
-        _check_value(module, node, position.location() if position else None)
+        _check_value(module, node, location_of(position))
 
 
 def _check_value(module: torch.fx.GraphModule, node: torch.fx.Node, location: SourceLocation | None) -> None:
@@ -163,20 +161,17 @@ def check_sizes(module: torch.fx.GraphModule) -> None:
     Raises:
         CaptureError: one is, and what it computes is not known.
     """
-    from trainkernel.capture.export import position_of
-
     for node in module.graph.nodes:
         if node.op != "call_function":
             continue
         for used in node.all_input_nodes:
             value = used.meta.get("val")
             if isinstance(value, torch.Tensor) and value.numel() == 0:
-                position = position_of(node)
                 raise CaptureError(
                     f"{op_name(node.target)} reads a tensor of shape {list(value.shape)}",
                     expected="tensors with elements",
                     hint="leave out what computes nothing",
-                    location=position.location() if position else None,
+                    location=location_of(position_of(node)),
                 )
 
 

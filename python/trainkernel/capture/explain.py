@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
 )
 
-from trainkernel.capture.locations import user_frame_of_traceback
+from trainkernel.capture.locations import location_of, user_frame_of_traceback
 from trainkernel.errors import CaptureError, SourceLocation, describe
 
 # Where PyTorch calls what torch.compile made, and its own operators, which compile what they are given.
@@ -24,7 +24,7 @@ _MASK_HINT = "use torch.where with the mask, or multiply by it, instead of selec
 def explained(error: BaseException) -> CaptureError:
     """The error that the user gets for an exception that escaped the trace; raise it ``from`` that exception."""
     position = user_frame_of_traceback(error.__traceback__)
-    location = position.location() if position else None
+    location = location_of(position)
     if isinstance(error, SystemExit):
         return CaptureError("the step ended the program", expected="a step that returns", location=location)
     known = _known(error, location)

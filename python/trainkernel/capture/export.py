@@ -28,7 +28,13 @@ from trainkernel.capture.functional import FunctionalGraph, trace_functional
 from trainkernel.capture.gradients import flows_of
 from trainkernel.capture.guard import StepGuard
 from trainkernel.capture.host_values import CallLog, HostWatch, UnwatchedOperations
-from trainkernel.capture.locations import LocationRecorder, SourcePosition, innermost_user_frame
+from trainkernel.capture.locations import (
+    POSITION,
+    LocationRecorder,
+    innermost_user_frame,
+    location_of,
+    position_of,
+)
 from trainkernel.capture.paths import Flow
 from trainkernel.capture.side_effects import check_containers
 from trainkernel.capture.tensors import TensorType
@@ -36,7 +42,6 @@ from trainkernel.errors import ArgumentError, CaptureError
 from trainkernel.pytree import TreeSpec, flatten
 
 #: Where a node's :class:`SourcePosition` is kept in its ``meta``.
-POSITION = "trainkernel_position"
 
 
 @dataclass(frozen=True)
@@ -188,7 +193,7 @@ def _without_optimizers() -> Iterator[None]:
             expected="a functional step that returns its new state",
             hint="trainkernel.training_step(module, optimizer, loss_fn) makes a functional step of a module and an "
             "optimizer; or write the update with tensors, e.g. p - 0.1 * g, with the optimizer's state in the state",
-            location=position.location() if position else None,
+            location=location_of(position),
         )
 
     handle = register_optimizer_step_pre_hook(refuse)
@@ -358,9 +363,3 @@ def _output_types(module: torch.fx.GraphModule, spec: TreeSpec) -> tuple[TensorT
         value = result.meta["val"]
         types.append(TensorType(tuple(value.shape), checked_dtype(f"output {path}", value.dtype)))
     return tuple(types)
-
-
-def position_of(node: torch.fx.Node) -> SourcePosition | None:
-    """The user's line of a node, where it is known."""
-    position = node.meta.get(POSITION)
-    return position if isinstance(position, SourcePosition) else None

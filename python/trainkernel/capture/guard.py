@@ -19,7 +19,7 @@ from trainkernel.capture.explain import control_flow_error, hidden_state_error
 from trainkernel.capture.gradients import note_gradients
 from trainkernel.capture.host_values import CallLog
 from trainkernel.capture.indexing import one_hot
-from trainkernel.capture.locations import CURRENT_CALL, innermost_user_frame
+from trainkernel.capture.locations import CURRENT_CALL, innermost_user_frame, location_of
 from trainkernel.errors import CaptureError, SourceLocation
 
 #: A closed-over tensor of at most this many elements is a literal of the step.
@@ -160,7 +160,7 @@ class StepGuard(TorchFunctionMode):
 
     def _location(self) -> SourceLocation | None:
         position = innermost_user_frame(sys._getframe(), self._boundary)
-        return position.location() if position else None
+        return location_of(position)
 
 
 def autocast_error(location: SourceLocation | None) -> CaptureError:

@@ -9,9 +9,8 @@ from torch_mlir import ir
 from torch_mlir.dialects import torch as torch_dialect
 from torch_mlir.extras.fx_importer import ContextCache, FxImporter, FxImporterHooks, GraphNodeImporter
 
-from trainkernel.capture.export import position_of
 from trainkernel.capture.literals import bytes_of
-from trainkernel.capture.locations import SourcePosition
+from trainkernel.capture.locations import SourcePosition, location_of, position_of
 from trainkernel.errors import CaptureError, describe
 
 # What the importer raises for what it does not know.
@@ -82,7 +81,7 @@ def unsupported_operator(name: str, position: SourcePosition | None, node: torch
         f"{'' if is_same else f'{call} cannot be compiled: '}operator {name}{of} is not supported",
         expected="an operator that lowers to loops over whole tensors",
         hint=hint,
-        location=position.location() if position else None,
+        location=location_of(position),
     )
 
 

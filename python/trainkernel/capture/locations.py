@@ -19,7 +19,8 @@ _TORCH = os.path.dirname(os.path.abspath(torch.__file__))
 _TORCH_MLIR = os.path.join(os.path.dirname(_TORCH), "torch_mlir")
 _STDLIB = os.path.realpath(sysconfig.get_path("stdlib"))
 
-
+#: Where the metadata of a traced operation has its :class:`SourcePosition`.
+POSITION = "trainkernel_position"
 #: The function of PyTorch that the step has called and that has not returned.
 CURRENT_CALL: ContextVar[str | None] = ContextVar("trainkernel_call", default=None)
 
@@ -42,6 +43,17 @@ class SourcePosition:
     def location(self) -> SourceLocation:
         """The position with its line's text, for errors."""
         return SourceLocation(self.file, self.line, linecache.getline(self.file, self.line).strip())
+
+
+def location_of(position: SourcePosition | None) -> SourceLocation | None:
+    """The place that an error shows for a position, where that is known."""
+    return position.location() if position else None
+
+
+def position_of(node: torch.fx.Node) -> SourcePosition | None:
+    """The user's line of a node, where it is known."""
+    position = node.meta.get(POSITION)
+    return position if isinstance(position, SourcePosition) else None
 
 
 @lru_cache(maxsize=4096)

@@ -27,5 +27,5 @@ def rounded(number: float, dtype: torch.dtype) -> float:
 
 
 def widened(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor in the dtype in which its sums accumulate."""
+    """A tensor in the precision in which PyTorch computes inside of an operation, sums included."""
     return tensor.float() if tensor.dtype in LOW_PRECISION else tensor

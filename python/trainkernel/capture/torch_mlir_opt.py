@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch_mlir import ir
 
-from trainkernel.capture.export import position_of
 from trainkernel.capture.importer import torch_dialect_text, unsupported_node, unsupported_operator
-from trainkernel.capture.locations import SourcePosition
+from trainkernel.capture.locations import SourcePosition, location_of, position_of
 from trainkernel.errors import CaptureError, InternalError
 from trainkernel.reproducer import keep_reproducer
 
@@ -67,7 +66,7 @@ def lower_to_linalg(graph: torch.fx.Graph, name: str, fallback: SourcePosition) 
     position = _first_failure(graph, fallback)
     raise InternalError(
         f"torch-mlir failed on the step with status {outcome.status}: {text}",
-        location=position.location() if position else None,
+        location=location_of(position),
         hint=keep_reproducer({"step.mlir": source.encode()}, lambda folder: [*_command(), f"{folder}/step.mlir"]),
     )
 

@@ -6,11 +6,11 @@ other operation that makes bytes is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from trainkernel.capture.locations import location_of, position_of
 from trainkernel.capture.permuting import call_on, note_value
 from trainkernel.errors import CaptureError
 
@@ -31,12 +31,11 @@ _WRAPPING = frozenset(
 )
 
 
-def as_signed(module: torch.fx.GraphModule, locate: Callable[[torch.fx.Node], Any]) -> None:
+def as_signed(module: torch.fx.GraphModule) -> None:
     """Rewrite a trace so that none of its tensors are uint8; arguments and results that were are int8 of the same bits.
 
     Args:
         module: the trace.
-        locate: the user's line of a node, or None.
 
     Raises:
         CaptureError: an operation makes bytes otherwise than by moving them or by arithmetic that wraps around.
@@ -50,7 +49,7 @@ def as_signed(module: torch.fx.GraphModule, locate: Callable[[torch.fx.Node], An
         if node.op == "placeholder" and _is_bytes(node.meta["val"]):
             _take(graph, node, behind, touched)
         elif node.op == "call_function" and (_is_bytes(node.meta.get("val")) or touched & set(node.all_input_nodes)):
-            _remake(graph, node, touched, locate)
+            _remake(graph, node, touched)
     output = graph.output_node()
     results: Any = output.args[0]
     with graph.inserting_before(output):
@@ -78,23 +77,21 @@ def _take(graph: torch.fx.Graph, node: torch.fx.Node, behind: torch.fx.Node, tou
     touched.add(number)
 
 
-def _remake(
-    graph: torch.fx.Graph, node: torch.fx.Node, touched: set[torch.fx.Node], locate: Callable[[torch.fx.Node], Any]
-) -> None:
+def _remake(graph: torch.fx.Graph, node: torch.fx.Node, touched: set[torch.fx.Node]) -> None:
     """Note what a node makes of int16 instead of uint8."""
     before, packet = node.meta["val"], getattr(node.target, "overloadpacket", None)
     makes_bytes = _is_bytes(before)
     if makes_bytes and packet is _ATEN.full:
         node.kwargs = {**node.kwargs, "dtype": torch.int16}
     elif makes_bytes and packet not in _MOVES and packet not in _WRAPPING:
-        raise _refused(node, locate)
+        raise _refused(node)
     args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda used: used.meta["val"])
     mode = next(value.fake_mode for value in _tensors(before))
     with mode:
         after = node.target(*args, **kwargs)  # type: ignore[operator]
     wanted = [torch.int16 if _is_bytes(value) else value.dtype for value in _tensors(before)]
     if [value.dtype for value in _tensors(after)] != wanted:
-        raise _refused(node, locate)
+        raise _refused(node)
     if not makes_bytes:
         return
     note_value(node, after)
@@ -112,11 +109,10 @@ def _tensors(value: Any) -> list[Any]:
     return [value] if isinstance(value, torch.Tensor) else [each for each in value if isinstance(each, torch.Tensor)]
 
 
-def _refused(node: torch.fx.Node, locate: Callable[[torch.fx.Node], Any]) -> CaptureError:
-    position = locate(node)
+def _refused(node: torch.fx.Node) -> CaptureError:
     return CaptureError(
         f"{getattr(node.target, 'overloadpacket', node.target)} computes with uint8",
         expected="uint8 tensors that are moved, compared, converted, added, multiplied or combined bit by bit",
         hint="convert them first, e.g. with .float() or .to(torch.int32)",
-        location=position.location() if position else None,
+        location=location_of(position_of(node)),
     )

@@ -185,13 +185,12 @@ def max_pool_backward(
 ) -> Any:
     """``aten.max_pool2d_with_indices_backward`` and that of three dimensions."""
     rank = len(kernel)
-    windows = _windows(tensor, kernel, stride, padding, dilation, ceil_mode, rank)
+    windows, wide = _windows(tensor, kernel, stride, padding, dilation, ceil_mode, rank), widened(grad)
     own = [torch.arange(size, device=grad.device) for size in windows.sizes]
     numbers = _numbers(windows.sizes, [at.reshape([-1] + [1] * (2 * rank - 1 - axis)) for axis, at in enumerate(own)])
 
     def value_at(places: list[Any]) -> torch.Tensor:
         where = [*([None] * (grad.dim() - rank)), *places]
-        wide = widened(grad)
         return torch.where(chosen_at(indices, where) == numbers, chosen_at(wide, where), 0.0)
 
     return _gathered(windows, value_at, grad.device).to(grad.dtype)

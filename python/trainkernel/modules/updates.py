@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from trainkernel.capture.rounding import widened
+
 Tensors = dict[str, torch.Tensor]
 Options = Mapping[str, Any]
 #: Of a parameter, its gradient, its part of the optimizer's state, the learning rate and the options of its group.
@@ -45,21 +47,21 @@ def adam(
     step = state["step"] + 1
     if options["decoupled_weight_decay"]:
         decay = options["weight_decay"]
-        p = (_exact(p) * (1 - lr * decay)).to(p.dtype) if decay != 0 else p
+        p = (widened(p) * (1 - lr * decay)).to(p.dtype) if decay != 0 else p
     else:
         gradient = _decayed(gradient, p, options["weight_decay"])
-    exact = _exact(gradient)
+    exact = widened(gradient)
     new = {
         "step": step,
-        "exp_avg": torch.lerp(_exact(state["exp_avg"]), exact, 1 - first).to(p.dtype),
-        "exp_avg_sq": torch.addcmul(_exact(state["exp_avg_sq"] * second), exact, exact, value=1 - second).to(p.dtype),
+        "exp_avg": torch.lerp(widened(state["exp_avg"]), exact, 1 - first).to(p.dtype),
+        "exp_avg_sq": torch.addcmul(widened(state["exp_avg_sq"] * second), exact, exact, value=1 - second).to(p.dtype),
     }
     square = new["exp_avg_sq"]
     if options["amsgrad"]:
         new["max_exp_avg_sq"] = square = torch.maximum(state["max_exp_avg_sq"], square)
-    root = (_exact(square.sqrt()) / _correction(second, step).sqrt()).to(p.dtype)
-    change = lr / _correction(first, step) * _exact(new["exp_avg"]) / _exact(root + options["eps"])
-    return (_exact(p) - change).to(p.dtype), new
+    root = (widened(square.sqrt()) / _correction(second, step).sqrt()).to(p.dtype)
+    change = lr / _correction(first, step) * widened(new["exp_avg"]) / widened(root + options["eps"])
+    return (widened(p) - change).to(p.dtype), new
 
 
 def _decayed(gradient: torch.Tensor, p: torch.Tensor, decay: float) -> torch.Tensor:
@@ -67,14 +69,9 @@ def _decayed(gradient: torch.Tensor, p: torch.Tensor, decay: float) -> torch.Ten
 
 
 def _minus_scaled(p: torch.Tensor, lr: torch.Tensor, change: torch.Tensor) -> torch.Tensor:
-    return (_exact(p) - lr * _exact(change)).to(p.dtype)
+    return (widened(p) - lr * widened(change)).to(p.dtype)
 
 
 def _correction(beta: float, step: torch.Tensor) -> torch.Tensor:
     """1 - beta ** step. At a beta near 1 the difference would keep few digits in float32; this keeps all."""
     return -torch.expm1(step * math.log(beta)) if beta > 0 else torch.ones_like(step)
-
-
-def _exact(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor in the precision in which PyTorch computes inside of an operation."""
-    return tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor

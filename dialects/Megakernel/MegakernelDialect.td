@@ -80,11 +80,22 @@ def Megakernel_Fp32 : I32EnumAttr<"Fp32", "how float32 operands of contractions 
   let genSpecializedAttr = 0;
 }
 
+def Megakernel_StepCount : I32EnumAttr<"StepCount", "how many steps the launches of a kernel run", [
+    I32EnumAttrCase<"One", 0, "one">,
+    I32EnumAttrCase<"Several", 1, "several">]> {
+  let cppNamespace = "::mlir::megakernel";
+  let genSpecializedAttr = 0;
+}
+
 def Megakernel_RoleAttr : EnumAttr<Megakernel_Dialect, Megakernel_Role, "role"> {
   let assemblyFormat = "`<` $value `>`";
 }
 
 def Megakernel_Fp32Attr : EnumAttr<Megakernel_Dialect, Megakernel_Fp32, "fp32"> {
+  let assemblyFormat = "`<` $value `>`";
+}
+
+def Megakernel_StepCountAttr : EnumAttr<Megakernel_Dialect, Megakernel_StepCount, "step_count"> {
   let assemblyFormat = "`<` $value `>`";
 }
 

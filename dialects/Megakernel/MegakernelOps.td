@@ -179,6 +179,9 @@ def Megakernel_KernelOp : Megakernel_Op<"kernel", [FunctionOpInterface, Isolated
     * an output that updates nothing is entry `i` of as many entries as there are steps;
     * every other argument, and the arena, is the same in all steps.
 
+    Launches of one step and of several may have a kernel each: `step_count` says for which it is, and is missing where
+    it is for both.
+
     Constraints:
 
     * (K1) every argument is a memref with an identity layout, of a shape and an element type of (S1);
@@ -186,7 +189,8 @@ def Megakernel_KernelOp : Megakernel_Op<"kernel", [FunctionOpInterface, Isolated
       sizes in bytes are not negative;
     * (K3) `megakernel.updates` stands on an output and names a state input of its type, each at most once;
     * (K4) the body holds only buffers, their reshapes (`memref.expand_shape`, `memref.collapse_shape`), phases,
-      barriers, commits and, last, a repeat.
+      barriers, commits and, last, a repeat;
+    * (K5) a kernel for launches of one step does not repeat.
 
     Example:
 
@@ -214,7 +218,8 @@ def Megakernel_KernelOp : Megakernel_Op<"kernel", [FunctionOpInterface, Isolated
                        OptionalAttr<DictionaryAttr>:$plan,
                        OptionalAttr<I64Attr>:$launch_ns,
                        OptionalAttr<I64Attr>:$predicted_ns,
-                       OptionalAttr<Megakernel_Fp32Attr>:$fp32);
+                       OptionalAttr<Megakernel_Fp32Attr>:$fp32,
+                       OptionalAttr<Megakernel_StepCountAttr>:$step_count);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
@@ -246,6 +251,13 @@ def Megakernel_BufferOp : Megakernel_Op<"buffer", [Pure, ParentOneOf<["KernelOp"
     is `part` elements that follow each other in row-major order; part `p` lies with CTA `(first_cta + p) mod grid`, and
     the tiles on a CTA touch no other part than its own.
 
+    One that `alternates` has two places in the arena, the second one at the next multiple of 16 behind the first: the
+    first is that of even steps of a launch, counted from 0, the second that of odd ones. So a step need not wait until
+    others have read what the one before left.
+
+    One on chip may hold a state of the kernel: `state` is the index of the argument. It has that value when a launch
+    starts, and what writes the output that replaces the state writes the same to it.
+
     Constraints:
 
     * (B1) the type is a memref with an identity layout and without zero extents, of an element type of (S1) of
@@ -253,7 +265,10 @@ def Megakernel_BufferOp : Megakernel_Op<"buffer", [Pure, ParentOneOf<["KernelOp"
     * (B2) the offset, where set, is a non-negative multiple of 16;
     * (B3) `shared_at` is a non-negative multiple of 16 and stands with `part` and without `offset`; neither `part` nor
       `first_cta` stands without it;
-    * (B4) parts are of one size, a multiple of 16 bytes, and no more than CTAs.
+    * (B4) parts are of one size, a multiple of 16 bytes, and no more than CTAs;
+    * (B5) what alternates has no `shared_at`;
+    * (B6) `state` stands with `shared_at` and is the index of a state argument of the buffer's type that an output
+      updates.
 
     Example:
 
@@ -265,15 +280,20 @@ def Megakernel_BufferOp : Megakernel_Op<"buffer", [Pure, ParentOneOf<["KernelOp"
     ```
   }];
   let arguments = (ins OptionalAttr<I64Attr>:$offset, OptionalAttr<I64Attr>:$shared_at, OptionalAttr<I64Attr>:$part,
-                       DefaultValuedAttr<I64Attr, "0">:$first_cta);
+                       DefaultValuedAttr<I64Attr, "0">:$first_cta, UnitAttr:$alternates,
+                       OptionalAttr<I64Attr>:$state);
   let results = (outs MemRefRankOf<[AnyType], [0, 1, 2, 3, 4, 5, 6, 7, 8]>:$result);
   let builders = [OpBuilder<(ins "::mlir::Type":$type), [{
-    build($_builder, $_state, type, /*offset=*/nullptr, /*shared_at=*/nullptr, /*part=*/nullptr, /*first_cta=*/0);
+    build($_builder, $_state, type, /*offset=*/nullptr, /*shared_at=*/nullptr, /*part=*/nullptr, /*first_cta=*/0,
+          /*alternates=*/false, /*state=*/nullptr);
   }]>];
   let extraClassDeclaration = [{
     bool isOnChip() { return getSharedAt().has_value(); }
     /// How many parts a buffer on chip has.
     int64_t getNumParts() { return getType().getNumElements() / static_cast<int64_t>(*getPart()); }
+    /// Bytes from the place of even steps to that of odd ones, and of all places.
+    int64_t getBytesOfPlace();
+    int64_t getBytesInArena();
   }];
   let assemblyFormat = "attr-dict `:` type($result)";
   let hasVerifier = 1;
@@ -318,6 +338,9 @@ def Megakernel_TileOp : Megakernel_Op<"tile", [AttrSizedOperandSegments, Isolate
     to the next. The other operand is not staged where a CTA has it already: `rows_at` is the byte of shared memory
     from which on the rows of its tile follow each other.
 
+    `groups` is how many groups of threads share out a contraction's k, which the order of the additions depends on;
+    where it is missing, that many as are fastest.
+
     Constraints:
 
     * (T1) region arguments are tensors of the inputs' shapes and element types, yielded values those of the
@@ -327,7 +350,8 @@ def Megakernel_TileOp : Megakernel_Op<"tile", [AttrSizedOperandSegments, Isolate
     * (T4) every output is a buffer or an output argument of the kernel;
     * (T5) `prefetched` numbers inputs, in ascending order;
     * (T6) `kept_at` and `rows_at` stand on a contraction and are non-negative multiples of 16, `reuses_kept` and
-      `in_registers` stand beside `kept_at`.
+      `in_registers` stand beside `kept_at`;
+    * (T7) `groups` stands on a contraction and is a power of two.
 
     Example: see `megakernel.kernel`.
   }];
@@ -339,11 +363,13 @@ def Megakernel_TileOp : Megakernel_Op<"tile", [AttrSizedOperandSegments, Isolate
                        UnitAttr:$reuses_kept,
                        UnitAttr:$in_registers,
                        OptionalAttr<I64Attr>:$rows_at,
+                       OptionalAttr<I64Attr>:$groups,
                        OptionalAttr<Megakernel_CostAttr>:$predicted);
   let builders = [OpBuilder<(ins "::mlir::ValueRange":$inputs, "::mlir::ValueRange":$outputs,
                              "::llvm::ArrayRef<int64_t>":$sizes), [{
     build($_builder, $_state, inputs, outputs, sizes, /*first_cta=*/0, /*prefetched=*/nullptr, /*kept_at=*/nullptr,
-          /*reuses_kept=*/false, /*in_registers=*/false, /*rows_at=*/nullptr, /*predicted=*/nullptr);
+          /*reuses_kept=*/false, /*in_registers=*/false, /*rows_at=*/nullptr, /*groups=*/nullptr,
+          /*predicted=*/nullptr);
   }]>];
   let extraClassDeclaration = [{
     /// True where input `index` may be read before the barrier ahead of the phase.

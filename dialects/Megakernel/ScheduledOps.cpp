@@ -114,6 +114,8 @@ LogicalResult KernelOp::verify() {
     }
   if (!isa<ReturnOp>(getBody().front().back()))
     return emitOpError("must end with 'megakernel.return'");
+  if (getStepCount() == StepCount::One && getRepeat())
+    return emitOpError("is for launches of one step and repeats, expected no 'megakernel.repeat' (K5)");
   return success();
 }
 
@@ -140,6 +142,19 @@ static LogicalResult verifyParts(BufferOp buffer) {
                               << "multiple of 16 bytes, and at most " << grid << " of them (B4)";
 }
 
+static LogicalResult verifyState(BufferOp buffer) {
+  std::optional<uint64_t> state = buffer.getState();
+  if (!state)
+    return success();
+  auto kernel = buffer->getParentOfType<KernelOp>();
+  bool isState = *state < kernel.getNumArguments() && kernel.getUpdatingArg(*state);
+  if (buffer.isOnChip() && isState && kernel.getArgumentTypes()[*state] == buffer.getType())
+    return success();
+  return buffer.emitOpError() << "holds state " << static_cast<int64_t>(*state)
+                              << ", expected a buffer on chip and a state argument of its type that an output updates "
+                                 "(B6)";
+}
+
 LogicalResult BufferOp::verify() {
   if (!isContiguousBuffer(getType()) || getType().getNumElements() == 0)
     return emitOpError() << "has type " << getType()
@@ -148,8 +163,20 @@ LogicalResult BufferOp::verify() {
   if (getOffset() && (static_cast<int64_t>(*getOffset()) < 0 || *getOffset() % 16 != 0))
     return emitOpError() << "has offset " << static_cast<int64_t>(*getOffset())
                          << ", expected a non-negative multiple of 16 (B2)";
+  if (getAlternates() && isOnChip())
+    return emitOpError("alternates on chip, expected it in the arena (B5)");
+  if (failed(verifyState(*this)))
+    return failure();
   return verifyParts(*this);
 }
+
+static int64_t bytesOf(MemRefType type) {
+  return type.getNumElements() * std::max<int64_t>(1, type.getElementTypeBitWidth() / 8);
+}
+
+int64_t BufferOp::getBytesOfPlace() { return llvm::alignTo(bytesOf(getType()), 16); }
+
+int64_t BufferOp::getBytesInArena() { return bytesOf(getType()) + (getAlternates() ? getBytesOfPlace() : 0); }
 
 LogicalResult PhaseOp::verify() {
   for (Operation &op : getBody().front())
@@ -273,6 +300,9 @@ LogicalResult TileOp::verifyRegions() {
     if (place && (!parts.isContraction() || static_cast<int64_t>(*place) < 0 || *place % 16 != 0))
       return emitOpError() << "has " << name << " " << static_cast<int64_t>(*place)
                            << ", expected a contraction and a non-negative multiple of 16 (T6)";
+  if (getGroups() && (!parts.isContraction() || !llvm::isPowerOf2_64(*getGroups())))
+    return emitOpError() << "has groups " << static_cast<int64_t>(*getGroups())
+                         << ", expected a contraction and a power of two (T7)";
   if (!getKeptAt() && (getReusesKept() || getInRegisters()))
     return emitOpError() << "has " << (getReusesKept() ? "reuses_kept" : "in_registers")
                          << " without kept_at, expected both (T6)";

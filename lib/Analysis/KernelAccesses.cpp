@@ -46,17 +46,19 @@ KernelAccesses::KernelAccesses(KernelOp kernel) : kernel(kernel) {
   RepeatOp repeat = kernel.getRepeat();
   if (!repeat)
     return;
-  ++step;
-  earlyEpochs = epochs;
-  epochs.pass(joinedBy(kernel, repeat.getScope()));
-  addStep();
+  bool alternates =
+      llvm::any_of(kernel.getBody().front().getOps<BufferOp>(), [](BufferOp buffer) { return buffer.getAlternates(); });
+  unsigned numSteps = alternates ? 3 : 2;
+  for (step = 1; step < numSteps; ++step) {
+    pass(repeat.getScope());
+    addStep();
+  }
 }
 
 void KernelAccesses::addStep() {
   for (Operation &op : kernel.getBody().front()) {
     if (auto barrier = dyn_cast<BarrierOp>(op)) {
-      earlyEpochs = epochs;
-      epochs.pass(joinedBy(kernel, barrier.getScope()));
+      pass(barrier.getScope());
     } else if (auto phase = dyn_cast<PhaseOp>(op)) {
       for (auto tile : phase.getBody().front().getOps<TileOp>())
         addTile(tile);
@@ -64,6 +66,13 @@ void KernelAccesses::addStep() {
       addCommit(commit);
     }
   }
+}
+
+// A CTA arrives once its own threads have met.
+void KernelAccesses::pass(Scope scope) {
+  earlyEpochs = epochs;
+  earlyEpochs.pass(joinedBy(kernel, Scope::Cta));
+  epochs.pass(joinedBy(kernel, scope));
 }
 
 void KernelAccesses::addTile(TileOp tile) {
@@ -99,6 +108,9 @@ Access &KernelAccesses::add(Value buffer, bool isWrite, bool ownElementOnly) {
   bool isInput = argument && !kernel.isOutput(argument.getArgNumber());
   // From the second step on a state is what the step before wrote.
   bool isWrittenBefore = isInput && step > 0 && kernel.getUpdatingArg(argument.getArgNumber());
+  auto made = buffers.back().getDefiningOp<BufferOp>();
+  // On chip a state is there from the start, too.
+  isInput |= made && made.getState();
   accesses.push_back({rangeOf(buffer), isWrite, static_cast<unsigned>(ops.size() - 1), epochs, ownElementOnly, step,
                       /*wantsInitial=*/!isWrite && isInput,
                       /*wantsWritten=*/!isWrite && (!isInput || isWrittenBefore), /*footprint=*/nullptr});
@@ -116,9 +128,13 @@ MemoryRange KernelAccesses::rangeOf(Value buffer) {
     bool isPerStep = step > 0 && kernel.isOutput(index) && !updated;
     return {isPerStep ? ownMemory(root, step) : updated.value_or(index), 0, bytes, element};
   }
-  if (std::optional<uint64_t> offset = cast<BufferOp>(root.getDefiningOp()).getOffset())
-    return {arena, static_cast<int64_t>(*offset), static_cast<int64_t>(*offset) + bytes, element};
-  return {ownMemory(root, /*ofStep=*/0), 0, bytes, element};
+  auto op = cast<BufferOp>(root.getDefiningOp());
+  unsigned place = op.getAlternates() ? step % 2 : 0;
+  std::optional<uint64_t> offset = op.getOffset();
+  if (!offset)
+    return {ownMemory(root, place), 0, bytes, element};
+  int64_t begin = *offset + place * op.getBytesOfPlace();
+  return {arena, begin, begin + bytes, element};
 }
 
 unsigned KernelAccesses::ownMemory(Value root, unsigned ofStep) {

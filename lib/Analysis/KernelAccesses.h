@@ -18,13 +18,14 @@ int64_t bytesOfBuffer(MemRefType type);
 bool readsOwnElementOnly(TileOp tile, unsigned index);
 
 /// Every access of a kernel in program order. An access's `op` is an index into `ops`. Of a kernel that repeats these
-/// are two steps: between steps that are further apart stand the same accesses and more barriers.
+/// are two steps: between steps that are further apart stand the same accesses and more barriers. They are three where
+/// a buffer alternates, whose places two steps share that are two apart.
 struct KernelAccesses {
   /// An op of one of the steps.
   struct OpInStep {
     Operation *op;
     unsigned step;
-    /// Barriers that its phase comes after, and those before the last one of them.
+    /// Barriers that its phase comes after, and how far its CTA is once it has arrived at the last one of them.
     trainkernel::Epochs epochs, earlyEpochs;
   };
 
@@ -37,6 +38,7 @@ struct KernelAccesses {
 
 private:
   void addStep();
+  void pass(Scope scope);
   void addOp(Operation *op);
   void addTile(TileOp tile);
   void addCommit(CommitOp commit);
@@ -46,7 +48,7 @@ private:
 
   KernelOp kernel;
   unsigned step = 0;
-  /// Barriers passed, and those passed before the last one.
+  /// Barriers passed, and how far a CTA is that has arrived at the last one.
   trainkernel::Epochs epochs, earlyEpochs;
   /// The memory that stands for the arena.
   unsigned arena = 0;

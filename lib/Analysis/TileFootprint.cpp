@@ -239,3 +239,9 @@ SyncScope mlir::megakernel::joinedBy(KernelOp kernel, Scope scope) {
     return kernel.getGrid() == kernel.getCluster() ? SyncScope::Grid : SyncScope::Cluster;
   return SyncScope::Cta;
 }
+
+Scope mlir::megakernel::barrierScope(KernelOp kernel, SyncScope scope) {
+  if (scope == SyncScope::Cta || kernel.getGrid() == 1)
+    return Scope::Cta;
+  return scope == SyncScope::Cluster || kernel.getGrid() == kernel.getCluster() ? Scope::Cluster : Scope::Grid;
+}

@@ -35,6 +35,9 @@ trainkernel::Placement placementOf(KernelOp kernel);
 /// joins all of them.
 trainkernel::SyncScope joinedBy(KernelOp kernel, Scope scope);
 
+/// The name of a barrier that joins what has to meet; a kernel of one CTA or one cluster has none beyond that.
+Scope barrierScope(KernelOp kernel, trainkernel::SyncScope scope);
+
 } // namespace mlir::megakernel
 
 #endif

@@ -158,8 +158,9 @@ ContractionPlan::ContractionPlan(const TileGeometry &geometry, int64_t threads) 
   stageBytes = keptAt ? behindA : llvm::alignTo(b.byteOffset + b.bytes(), 16);
   isPipelined =
       numChunks > 1 && a.vectorsPerThread(threads) + b.vectorsPerThread(threads) <= trainkernel::maxVectorsCarried;
-  trainkernel::TileWork work{rows,      sizeOf(mLoop),         sizeOf(nLoop), sizeOf(kLoop),
-                             numChunks, epilogueBytes(region), isInRegisters};
+  trainkernel::TileWork work{
+      rows,      sizeOf(mLoop),         sizeOf(nLoop), sizeOf(kLoop),
+      numChunks, epilogueBytes(region), isInRegisters, static_cast<int64_t>(tile.getGroups().value_or(0))};
   layout = trainkernel::chooseLayout(multiplier, work, threads);
 }
 

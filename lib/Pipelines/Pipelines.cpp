@@ -16,6 +16,7 @@
 #include "lib/Transforms/EmbedManifest/EmbedManifest.h"
 #include "lib/Transforms/ExpandWindows/ExpandWindows.h"
 #include "lib/Transforms/FetchAhead/FetchAhead.h"
+#include "lib/Transforms/HoldState/HoldState.h"
 #include "lib/Transforms/ImportLinalg/ImportLinalg.h"
 #include "lib/Transforms/InlinePointwise/InlinePointwise.h"
 #include "lib/Transforms/InsertBarriers/InsertBarriers.h"
@@ -116,6 +117,9 @@ struct ScheduleOptions : PassPipelineOptions<ScheduleOptions> {
   PassOptions::Option<std::string> plan{
       *this, "plan", llvm::cl::desc("overrides of the planner: grid=N, cluster=N, tile[PHASE.OP]=SIZES"),
       llvm::cl::init("")};
+  PassOptions::Option<bool> oneKernel{*this, "one-kernel",
+                                      llvm::cl::desc("one schedule for launches of one step and of several"),
+                                      llvm::cl::init(false)};
 };
 } // namespace
 
@@ -125,6 +129,7 @@ static void buildSchedule(OpPassManager &pm, const ScheduleOptions &options) {
   schedule.target = options.target;
   schedule.grid = options.grid;
   schedule.plan = options.plan;
+  schedule.oneKernel = options.oneKernel;
   pm.addPass(createTkSchedulePhases(schedule));
   // Commits first: a direct commit needs no buffer, a staged one adds accesses that barriers must order.
   pm.addNestedPass<KernelOp>(createTkCommitState());
@@ -132,6 +137,8 @@ static void buildSchedule(OpPassManager &pm, const ScheduleOptions &options) {
   pm.addNestedPass<KernelOp>(createTkKeepOperands());
   // Barriers before buffers: memory is reused only across a barrier.
   pm.addNestedPass<KernelOp>(createTkInsertBarriers());
+  // State comes first: what is on chip for a whole launch saves the most.
+  pm.addNestedPass<KernelOp>(createTkHoldState());
   // What is kept on chip needs no place in the arena. What comes from afar in time is there as soon as what is kept, so
   // that long lives come last.
   TkKeepOnChipOptions nearby;
@@ -140,9 +147,10 @@ static void buildSchedule(OpPassManager &pm, const ScheduleOptions &options) {
   pm.addNestedPass<KernelOp>(createTkFetchAhead());
   pm.addNestedPass<KernelOp>(createTkKeepOnChip());
   pm.addNestedPass<KernelOp>(createTkBindOperands());
-  pm.addNestedPass<KernelOp>(createTkPlanBuffers());
-  // Before inputs are prefetched: the first phase's can be while the step before ends.
+  // Before buffers: what they share memory with must not make the steps of a launch wait for one another. Before inputs
+  // are prefetched: the first phase's can be while the step before ends.
   pm.addNestedPass<KernelOp>(createTkRepeatSteps());
+  pm.addNestedPass<KernelOp>(createTkPlanBuffers());
   // After buffers: an input may share its memory with what is written just before.
   pm.addNestedPass<KernelOp>(createTkPrefetchInputs());
   pm.addNestedPass<KernelOp>(createTkCheckSchedule());

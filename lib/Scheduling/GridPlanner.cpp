@@ -2,6 +2,8 @@
 
 #include "lib/Scheduling/GridPlanner.h"
 
+#include "lib/Scheduling/ThreadLayout.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
@@ -13,10 +15,11 @@ using namespace trainkernel;
 
 // Where `cluster` is 0, a grid that can be one cluster is one.
 GridModel::GridModel(const StepModel &step, OpPlanner &planner, const TargetFacts &target, int64_t grid,
-                     int64_t cluster)
+                     int64_t cluster, bool repeats)
     : step(step), planner(planner), target(target), grid(grid), cluster(cluster > 0                 ? cluster
                                                                         : grid <= target.maxCluster ? grid
-                                                                                                    : 1) {}
+                                                                                                    : 1),
+      repeats(repeats) {}
 
 double trainkernel::predictLaunch(const TargetFacts &target, bool isOneCluster) {
   return isOneCluster ? target.clusterLaunch : target.gridLaunch;
@@ -50,10 +53,24 @@ PhaseProblem GridModel::problemOf(llvm::ArrayRef<RowChain> chains) const {
   return problem;
 }
 
-// Deals the tiles of ops out one after the other.
-static void placeInTurn(llvm::MutableArrayRef<OpPlan> plans, int64_t first, int64_t grid) {
-  for (OpPlan &plan : plans) {
-    plan.firstCta = first % grid;
+// One CTA alone has all that it made on chip, as far as that fits, and in a launch of several steps the state as well:
+// what it reads of that is at hand.
+OpPlan GridModel::planOn(unsigned op, int64_t processors) const {
+  OpPlan plan = planner.onCtas(op, processors);
+  const OpModel &model = step.ops[op];
+  if (grid > 1 || target.kind != TargetKind::Cuda || model.readsInputs || (model.readsState && !repeats))
+    return plan;
+  plan.cost.latency = std::min(plan.cost.latency, 2 * target.sharedLatency);
+  plan.cost.operands = plan.cost.operands / target.timePerByte / sharedBytesPerCycle / target.clock;
+  plan.tileTime = plan.cost.total();
+  return plan;
+}
+
+// Deals the tiles of ops out one after the other, but for those that have their place.
+void GridModel::placeInTurn(llvm::ArrayRef<unsigned> ops, llvm::MutableArrayRef<OpPlan> plans, int64_t first) const {
+  for (auto [op, plan] : llvm::zip(ops, plans)) {
+    int64_t fixed = step.ops[op].fixedCta;
+    plan.firstCta = (fixed >= 0 ? fixed : first) % grid;
     first += plan.tiles;
   }
 }
@@ -85,16 +102,16 @@ void GridModel::planLevel(GridPlan &plan, llvm::ArrayRef<unsigned> free, int64_t
   int64_t processors = grid - firstFree;
   llvm::SmallVector<OpPlan> onAll, shares;
   for (unsigned op : free)
-    onAll.push_back(planner.onCtas(op, processors));
-  placeInTurn(onAll, firstFree, grid);
+    onAll.push_back(planOn(op, processors));
+  placeInTurn(free, onAll, firstFree);
   llvm::SmallVector<double> times = timesBehindBarrier(plan, free, onAll);
   double total = 0;
   for (auto [own, time] : llvm::zip(onAll, times))
     total += own.tiles * time;
   if (free.size() > 1 && total > 0 && target.kind == TargetKind::Cuda) {
     for (auto [op, own, time] : llvm::zip(free, onAll, times))
-      shares.push_back(planner.onCtas(op, std::max<int64_t>(1, processors * (own.tiles * time) / total)));
-    placeInTurn(shares, firstFree, grid);
+      shares.push_back(planOn(op, std::max<int64_t>(1, processors * (own.tiles * time) / total)));
+    placeInTurn(free, shares, firstFree);
     if (predictPlaced(shares, timesBehindBarrier(plan, free, shares), grid) < predictPlaced(onAll, times, grid))
       onAll = shares;
   }
@@ -103,16 +120,18 @@ void GridModel::planLevel(GridPlan &plan, llvm::ArrayRef<unsigned> free, int64_t
 }
 
 // Places ops, those that take longest first, where the busiest CTA is then the least busy.
-static double placeWell(llvm::MutableArrayRef<OpPlan> plans, llvm::ArrayRef<double> tileTimes,
-                        llvm::MutableArrayRef<double> busy) {
-  int64_t grid = busy.size();
+double GridModel::placeWell(llvm::ArrayRef<unsigned> ops, llvm::MutableArrayRef<OpPlan> plans,
+                            llvm::ArrayRef<double> tileTimes, llvm::MutableArrayRef<double> busy) const {
   llvm::SmallVector<unsigned> order(plans.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](unsigned a, unsigned b) { return tileTimes[a] > tileTimes[b]; });
   for (unsigned op : order) {
-    int64_t rest = plans[op].tiles % grid, best = 0;
+    int64_t fixed = step.ops[ops[op]].fixedCta;
+    int64_t rest = plans[op].tiles % grid, best = fixed >= 0 ? fixed % grid : 0;
     double least = std::numeric_limits<double>::infinity();
     for (int64_t first = 0; rest > 0 && first < grid; ++first) {
+      if (fixed >= 0 && first != fixed % grid)
+        continue;
       double busiest = 0;
       for (int64_t i = 0; i < rest && busiest < least; ++i)
         busiest = std::max(busiest, busy[(first + i) % grid]);
@@ -145,13 +164,13 @@ void GridModel::improveLevel(GridPlan &plan, llvm::ArrayRef<unsigned> members, l
     best.push_back(plan.ops[op]);
   auto place = [&](llvm::MutableArrayRef<OpPlan> plans) {
     llvm::SmallVector<double> load(busy);
-    return placeWell(plans, timesBehindBarrier(plan, free, plans), load);
+    return placeWell(free, plans, timesBehindBarrier(plan, free, plans), load);
   };
   double least = place(best);
   for (auto [number, op] : llvm::enumerate(free))
     for (int64_t part = 1; part <= parts; ++part) {
       llvm::SmallVector<OpPlan> changed = best;
-      changed[number] = planner.onCtas(op, std::max<int64_t>(1, grid * part / parts));
+      changed[number] = planOn(op, std::max<int64_t>(1, grid * part / parts));
       if (changed[number].tiles == best[number].tiles)
         continue;
       if (double time = place(changed); time < least) {
@@ -269,7 +288,7 @@ GridPlan GridModel::plan(llvm::ArrayRef<RowChain> chains, bool isFinal) const {
       levels.resize(plan.places[op].level + 1);
     levels[plan.places[op].level].push_back(op);
   }
-  plan.time = predictLaunch(target, cluster == grid);
+  plan.time = repeats ? barrierTime() : predictLaunch(target, cluster == grid);
   for (llvm::ArrayRef<unsigned> members : levels) {
     int64_t firstFree = 0;
     llvm::SmallVector<unsigned> free;
@@ -311,17 +330,16 @@ static llvm::SmallVector<int64_t> candidateGrids(const TargetFacts &target, int6
   return grids;
 }
 
-GridPlan trainkernel::planGrid(const StepModel &step, const TargetFacts &target, int64_t grid, int64_t cluster) {
+// The fastest of the plans for some grids.
+static GridPlan planBest(const StepModel &step, const TargetFacts &target, llvm::ArrayRef<int64_t> grids,
+                         int64_t cluster, bool dropsIdle, bool repeats) {
   OpPlanner planner(step.ops, target);
-  llvm::SmallVector<int64_t> grids = {grid};
-  if (grid == 0)
-    grids = candidateGrids(target, cluster);
   std::optional<GridPlan> best;
   llvm::SmallVector<Candidate> considered;
   for (int64_t candidate : grids) {
-    GridModel model(step, planner, target, candidate, cluster);
+    GridModel model(step, planner, target, candidate, cluster, repeats);
     GridPlan plan = model.plan(searchRowChains(model), /*isFinal=*/true);
-    if (grid == 0 && target.kind == TargetKind::Cuda)
+    if (dropsIdle)
       dropIdle(plan);
     considered.push_back({plan.grid, plan.cluster, plan.time});
     if (!best || plan.time < best->time)
@@ -329,4 +347,51 @@ GridPlan trainkernel::planGrid(const StepModel &step, const TargetFacts &target,
   }
   best->considered = considered;
   return *best;
+}
+
+GridPlan trainkernel::planGrid(const StepModel &step, const TargetFacts &target, int64_t grid, int64_t cluster) {
+  llvm::SmallVector<int64_t> grids = {grid};
+  if (grid == 0)
+    grids = candidateGrids(target, cluster);
+  return planBest(step, target, grids, cluster, grid == 0 && target.kind == TargetKind::Cuda, /*repeats=*/false);
+}
+
+// The step with the order of additions that a plan of it has.
+static StepModel withOrderOf(const StepModel &step, const GridPlan &plan) {
+  StepModel ordered = step;
+  for (auto [op, own] : llvm::zip(ordered.ops, plan.ops)) {
+    if (op.kind == OpModel::Contraction) {
+      op.contraction.depth = own.tile.k;
+      op.contraction.groups = own.groups;
+    } else if (op.kind == OpModel::Reduction) {
+      op.isFixed = true;
+      op.fixedSizes = own.sizes;
+    }
+  }
+  return ordered;
+}
+
+std::optional<PlanPair> trainkernel::planRepeated(const StepModel &step, const TargetFacts &target,
+                                                  const GridPlan &one) {
+  // Another kernel is more to compile and to load.
+  constexpr double worthwhile = 0.95, bearable = 1.03;
+  bool isOneCluster = one.cluster == one.grid;
+  double barrier = one.grid == 1 ? target.ctaBarrier : predictBarrier(target, isOneCluster);
+  double most = worthwhile * (one.time - predictLaunch(target, isOneCluster) + barrier);
+  llvm::SmallVector<int64_t> grids = candidateGrids(target, /*cluster=*/0);
+  auto planSeveral = [&](const StepModel &model) {
+    return planBest(model, target, grids, /*cluster=*/0, /*dropsIdle=*/true, /*repeats=*/true);
+  };
+  GridPlan several = planSeveral(step);
+  if (several.time > most)
+    return std::nullopt;
+  // Few CTAs lose more by groups of threads whose sums meet than many CTAs lose without.
+  GridPlan likeSeveral = planBest(withOrderOf(step, several), target, one.grid, one.cluster, /*dropsIdle=*/false,
+                                  /*repeats=*/false);
+  if (likeSeveral.time <= bearable * one.time) {
+    likeSeveral.considered = one.considered;
+    return PlanPair{likeSeveral, several};
+  }
+  GridPlan likeOne = planSeveral(withOrderOf(step, one));
+  return likeOne.time <= most ? std::optional(PlanPair{one, likeOne}) : std::nullopt;
 }

@@ -56,7 +56,9 @@ struct GridPlan {
 /// Predicts the time of a step on a grid, with some chains of ops in rows.
 class GridModel {
 public:
-  GridModel(const StepModel &step, OpPlanner &planner, const TargetFacts &target, int64_t grid, int64_t cluster);
+  /// With `repeats` the step is one of many in a launch.
+  GridModel(const StepModel &step, OpPlanner &planner, const TargetFacts &target, int64_t grid, int64_t cluster,
+            bool repeats = false);
 
   /// The final plan of a grid is worth more thought than each of the many that are tried.
   GridPlan plan(llvm::ArrayRef<RowChain> chains, bool isFinal = false) const;
@@ -68,6 +70,10 @@ public:
 
 private:
   PhaseProblem problemOf(llvm::ArrayRef<RowChain> chains) const;
+  OpPlan planOn(unsigned op, int64_t processors) const;
+  void placeInTurn(llvm::ArrayRef<unsigned> ops, llvm::MutableArrayRef<OpPlan> plans, int64_t first) const;
+  double placeWell(llvm::ArrayRef<unsigned> ops, llvm::MutableArrayRef<OpPlan> plans, llvm::ArrayRef<double> tileTimes,
+                   llvm::MutableArrayRef<double> busy) const;
   void placeChain(GridPlan &plan, const RowChain &chain, int64_t firstCta) const;
   void keepOperands(GridPlan &plan, const RowChain &chain) const;
   void planLevel(GridPlan &plan, llvm::ArrayRef<unsigned> free, int64_t firstFree) const;
@@ -79,6 +85,7 @@ private:
   double predictLevel(const GridPlan &plan, llvm::ArrayRef<unsigned> members) const;
 
   int64_t cluster;
+  bool repeats;
 };
 
 /// The chains with which the step is predicted to be fastest.
@@ -87,6 +94,15 @@ llvm::SmallVector<RowChain> searchRowChains(const GridModel &model);
 /// The plan with the least predicted time; with `grid` CTAs, and clusters of `cluster`, where these are not 0. The grid
 /// is a multiple of the cluster.
 GridPlan planGrid(const StepModel &step, const TargetFacts &target, int64_t grid = 0, int64_t cluster = 0);
+
+/// Plans for launches of one step and of several that add everything up in the same order.
+struct PlanPair {
+  GridPlan one, several;
+};
+
+/// A pair where launches of several steps are faster than they would be with `one`, the plan for one step, and those of
+/// one step about as fast as with it; nothing where there is none.
+std::optional<PlanPair> planRepeated(const StepModel &step, const TargetFacts &target, const GridPlan &one);
 
 /// Times of a launch and of a barrier that joins several CTAs, in one cluster or in the grid.
 double predictLaunch(const TargetFacts &target, bool isOneCluster);

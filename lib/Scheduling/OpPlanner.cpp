@@ -24,13 +24,13 @@ llvm::SmallVector<int64_t> trainkernel::rowCountsOf(llvm::ArrayRef<int64_t> shap
 
 static bool isAlike(const OpModel &a, const OpModel &b) {
   const ContractionShape &x = a.contraction, &y = b.contraction;
-  if (a.isFixed || b.isFixed)
+  if (a.isChosen() || b.isChosen())
     return &a == &b;
   return a.kind == b.kind && a.shape == b.shape && a.reduced == b.reduced &&
          a.reducesContiguous == b.reducesContiguous && a.bytes == b.bytes && a.work == b.work &&
          a.rowsLead == b.rowsLead && a.sharedOperand == b.sharedOperand && x.batch == y.batch && x.m == y.m &&
          x.n == y.n && x.k == y.k && x.aBytes == y.aBytes && x.bBytes == y.bBytes && x.resultBytes == y.resultBytes &&
-         x.resultWork == y.resultWork && x.multiplier == y.multiplier;
+         x.resultWork == y.resultWork && x.multiplier == y.multiplier && x.depth == y.depth && x.groups == y.groups;
 }
 
 OpPlanner::OpPlanner(llvm::ArrayRef<OpModel> ops, const TargetFacts &target) : ops(ops), target(target) {
@@ -79,6 +79,7 @@ static OpPlan planOp(const OpModel &op, const TargetFacts &target, int64_t proce
   if (op.kind == OpModel::Contraction) {
     plan.tile = op.isFixed ? op.fixedTile : chooseContractionTile(op.contraction, target, processors);
     plan.tiles = countTiles(op.contraction, plan.tile);
+    plan.groups = groupsOf(op.contraction, plan.tile, target);
     int64_t busy = std::min(plan.tiles, processors);
     if (op.sharedOperand >= 0 && plan.tiles <= processors)
       plan.operandTime = predictOperandTime(op.contraction, plan.tile, target, busy);
@@ -132,7 +133,7 @@ TargetFacts OpPlanner::factsFor(const RowBlocks &rows) const {
 }
 
 std::optional<OpPlan> OpPlanner::planRows(const OpModel &op, const RowBlocks &rows, const TargetFacts &target) const {
-  if (op.isFixed)
+  if (op.isChosen())
     return std::nullopt;
   if (op.kind == OpModel::Contraction)
     return planRowContraction(op, rows, target);
@@ -161,6 +162,7 @@ std::optional<OpPlan> OpPlanner::planRowContraction(const OpModel &op, const Row
     return std::nullopt;
   OpPlan plan;
   plan.tile = whole->tile;
+  plan.groups = groupsOf(shape, whole->tile, target);
   plan.tile.m = rows.perTile;
   plan.tiles = rows.tiles();
   plan.cost = whole->cost;

@@ -17,6 +17,8 @@ struct OpModel {
   Sizes shape;
   int64_t reduced = 1;
   bool reducesContiguous = false;
+  /// Whether it reads states that the step updates, and other arguments, and not only what other ops make.
+  bool readsState = true, readsInputs = true;
   /// Bytes that the whole op reads and writes, and instructions that it takes; a contraction has its own.
   int64_t bytes = 0, work = 0;
   ContractionShape contraction;
@@ -28,11 +30,16 @@ struct OpModel {
   bool isFixed = false;
   ContractionTile fixedTile{1, 1, 1};
   Sizes fixedSizes;
+  /// The CTA of the first tile that the user chose, or -1. Such an op is in no chain of rows, either.
+  int64_t fixedCta = -1;
+
+  bool isChosen() const { return isFixed || fixedCta >= 0; }
 };
 
 struct OpPlan {
-  /// For a contraction.
+  /// For a contraction, with the groups of threads that share out its k.
   ContractionTile tile{1, 1, 1};
+  int64_t groups = 0;
   /// For any other op: tile sizes over the shape.
   Sizes sizes;
   int64_t tiles = 1;

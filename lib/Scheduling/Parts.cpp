@@ -29,6 +29,9 @@ static std::optional<Parts> dealOut(int64_t elements, int64_t count, int64_t fir
 }
 
 std::optional<Parts> trainkernel::partsWritten(const Footprint &write, int64_t grid) {
+  // One CTA has all there is, in however many tiles.
+  if (grid == 1)
+    return dealOut(elementsIn(write.shape), 1, 0, grid);
   std::optional<Parts> parts = dealOut(elementsIn(write.shape), write.numTiles, write.firstCta, grid);
   return parts && staysInParts(write, *parts, grid) ? parts : std::nullopt;
 }

@@ -84,6 +84,8 @@ template <typename Cycles> static ThreadLayout choose(const Work &work, const Ti
       for (int64_t groups = 1; rows * columns * groups <= work.workers; groups *= 2) {
         if (work.rowUnits % rows != 0 || work.columnUnits % columns != 0 || work.depthUnits % groups != 0)
           continue;
+        if (tile.groups > 0 && groups != tile.groups)
+          continue;
         // What one worker holds must fit its registers.
         if (work.rowUnits / rows * (work.columnUnits / columns) > work.maxPerWorker)
           continue;

@@ -34,10 +34,12 @@ struct ThreadLayout {
 };
 
 /// A tile of m x n sums, in `passes` over `k` staged elements. Those of its own `rows` are results, for each of which
-/// `resultBytes` are read and written. Threads may hold the operand over k and n in registers.
+/// `resultBytes` are read and written. Threads may hold the operand over k and n in registers. There are `groups`
+/// groups, or as many as are fastest where that is 0.
 struct TileWork {
   int64_t rows, m, n, k, passes, resultBytes;
   bool holdsColumns = false;
+  int64_t groups = 0;
 };
 
 /// The fastest layout of `threads` threads, or of their warps.

@@ -28,7 +28,12 @@ static int64_t chunksOf(const ContractionShape &shape, const ContractionTile &ti
 
 static ThreadLayout layoutOf(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target) {
   TileWork work{tile.rows(), tile.m, tile.n, tile.k, chunksOf(shape, tile), shape.resultBytes};
+  work.groups = shape.groups;
   return chooseLayout(shape.multiplier, work, target.threads);
+}
+
+int64_t trainkernel::groupsOf(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target) {
+  return target.kind == TargetKind::Cpu ? 0 : layoutOf(shape, tile, target).groups;
 }
 
 // Vectors of 16 bytes that each thread loads for a chunk.
@@ -132,12 +137,14 @@ ContractionTile trainkernel::chooseContractionTile(const ContractionShape &shape
     for (int64_t depth = 128 / stagedBytes(shape.multiplier); depth <= 512; depth *= 2)
       depths.push_back(std::min<int64_t>(depth, llvm::alignTo(shape.k, 16)));
   }
-  ContractionTile best{rows.front(), columns.front(), depths.front()};
+  ContractionTile best{rows.front(), columns.front(), shape.depth > 0 ? shape.depth : depths.front()};
   double bestTime = std::numeric_limits<double>::infinity();
   for (int64_t m : rows)
     for (int64_t n : columns)
       for (int64_t k : depths) {
         if (!isCpu && m * n > mostResults(shape.multiplier))
+          continue;
+        if (shape.depth > 0 && k != shape.depth)
           continue;
         ContractionTile tile{m, n, k};
         int64_t tiles = countTiles(shape, tile), busy = std::min(tiles, processors);
@@ -183,6 +190,8 @@ std::optional<WholeRowTile> trainkernel::chooseWholeRowTile(const ContractionSha
   own.aBytes = shape.aBytes * rows / unitRows;
   auto consider = [&](int64_t depth) {
     ContractionTile tile{unitRows, columns, std::min(depth, wholeDepth), rows};
+    if (shape.depth > 0 && tile.k != shape.depth)
+      return;
     TileCost cost = predictTile(own, tile, target, shape.batch * divideCeil(shape.m, rows));
     bool isFaster = std::isfinite(cost.total()) && (!best || cost.total() < best->cost.total());
     if (isFaster && sharedBytes(shape, tile, target) <= target.sharedBytes)

@@ -24,6 +24,8 @@ struct ContractionShape {
   int64_t resultWork = 1;
   /// What multiplies on a GPU.
   Multiplier multiplier = Multiplier::ThreadFma;
+  /// The order of additions: a tile's size along k, and the groups of threads that share it out; 0 where both are free.
+  int64_t depth = 0, groups = 0;
 };
 
 struct ContractionTile {
@@ -48,6 +50,9 @@ inline double predictTileTime(const ContractionShape &shape, const ContractionTi
 
 /// Why code for a tile of these sizes cannot be made, or nothing. Shared memory is not looked at.
 std::string findFault(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target);
+
+/// The groups of threads that share out the k of a tile.
+int64_t groupsOf(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target);
 
 /// The tile with the least predicted time where `processors` CTAs work on the product.
 ContractionTile chooseContractionTile(const ContractionShape &shape, const TargetFacts &target, int64_t processors);

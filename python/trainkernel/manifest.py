@@ -20,8 +20,11 @@ from trainkernel.json_reader import JsonReader, malformed, parse_json
 from trainkernel.pytree import TreeSpec
 
 FORMAT = "trainkernel"
-#: 2: a kernel may take the number of steps of a launch. 3: a tensor may have strides of its own.
-VERSION = 3
+#: 2: a kernel may take the number of steps of a launch. 3: a tensor may have strides of its own. 4: launches of several
+#: steps may have a kernel of their own; the compiler says so where it adds that kernel.
+VERSION = 4
+#: Of a file with strided tensors, which readers of version 3 know as well.
+STRIDED_VERSION = 3
 #: Of a file whose tensors are all row-major, which readers of version 2 know as well.
 ROW_MAJOR_VERSION = 2
 
@@ -236,14 +239,17 @@ class RepeatSpec:
         symbol: of the kernel that does; it takes the number of steps, and that of the entries of each batch, behind the
             workspace. It may be the kernel itself, which then takes them for one step, too.
         barrier: the scope of the barrier between two steps: "cta", "cluster" or "grid".
+        kernel: how it is launched, where that is another way than for one step; None where it is the same.
     """
 
     symbol: str
     barrier: str
+    kernel: KernelSpec | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The JSON object of the manifest."""
-        return {"symbol": self.symbol, "barrier": self.barrier}
+        data: dict[str, Any] = {"symbol": self.symbol, "barrier": self.barrier}
+        return data if self.kernel is None else {**data, "kernel": self.kernel.to_json()}
 
     @classmethod
     def parse(cls, reader: JsonReader) -> RepeatSpec:
@@ -252,7 +258,12 @@ class RepeatSpec:
         Raises:
             ArtifactError: it is malformed.
         """
-        return cls(reader.symbol("symbol"), reader.choice("barrier", ("cta", "cluster", "grid")))
+        own = reader.optional_child("kernel")
+        return cls(
+            reader.symbol("symbol"),
+            reader.choice("barrier", ("cta", "cluster", "grid")),
+            None if own is None else KernelSpec.parse(own),
+        )
 
 
 @dataclass(frozen=True)
@@ -289,6 +300,11 @@ class KernelSpec:
     plan: Mapping[str, Any] = field(default_factory=dict)
     schedule: tuple[Any, ...] = ()
     repeat: RepeatSpec | None = None
+
+    @property
+    def for_several(self) -> KernelSpec:
+        """How launches of several steps are launched."""
+        return self if self.repeat is None or self.repeat.kernel is None else self.repeat.kernel
 
     def to_json(self) -> dict[str, Any]:
         """The JSON object of the manifest."""
@@ -373,10 +389,9 @@ class Manifest:
 
     def to_json(self) -> dict[str, Any]:
         """The JSON object, of the oldest version that says it."""
-        is_plain = all(spec.is_row_major for spec in (*self.inputs, *self.outputs))
         return {
             "format": FORMAT,
-            "version": ROW_MAJOR_VERSION if is_plain else VERSION,
+            "version": self._version(),
             "name": self.name,
             "target": self.target.to_json(),
             "inputs": [spec.to_json() for spec in self.inputs],
@@ -390,6 +405,12 @@ class Manifest:
             "tools": dict(self.tools),
             "source": dict(self.source),
         }
+
+    def _version(self) -> int:
+        if self.kernel.repeat is not None and self.kernel.repeat.kernel is not None:
+            return VERSION
+        is_plain = all(spec.is_row_major for spec in (*self.inputs, *self.outputs))
+        return ROW_MAJOR_VERSION if is_plain else STRIDED_VERSION
 
     def to_bytes(self) -> bytes:
         """ASCII JSON without NUL bytes, as the artifact holds it; the compiler appends the terminating NUL."""

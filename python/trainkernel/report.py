@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from io import StringIO
 from shutil import get_terminal_size
 from textwrap import wrap
 from typing import Any
 
-from trainkernel.manifest import CudaTarget, KernelSpec, Manifest
+from trainkernel.manifest import CudaTarget, KernelSpec, Manifest, RepeatSpec
 from trainkernel.prediction import Cost, PlanReport, cost_cells, microseconds, whole_or_none
 
 #: What ptxas says of one function.
@@ -103,6 +103,7 @@ class Report:
         spill_bytes: register spills of one thread in bytes, stores and loads; None where unknown.
         repeat_barrier: the scope of the barrier between two steps of a launch, or None where a launch runs one step.
         repeat_registers, repeat_spill_bytes: of the function that runs several steps, where it is another one.
+        several: the schedule of launches of several steps, where that is another one.
         seconds: wall time of each part of the compilation, from the capture on where the compiler did it.
         plan: how the schedule was chosen, and its predicted time.
         fp32: how float32 products may be computed, as it was asked for: "ieee" or "tf32x3"; None where unknown.
@@ -127,6 +128,7 @@ class Report:
     repeat_barrier: str | None = None
     repeat_registers: int | None = None
     repeat_spill_bytes: int | None = None
+    several: Report | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
     roles: tuple[str, ...] = ()
     plan: PlanReport = field(default_factory=PlanReport)
@@ -164,6 +166,11 @@ class Report:
             console.print(self._table())
         if any(phase.predicted for phase in self.phases):
             console.print(self._predictions())
+        if self.several is not None:
+            for line in ("", "Launches of several steps", *self.several._schedule_lines()):
+                console.print(_folded(line, columns), markup=False, soft_wrap=True)
+            console.print(self.several._table())
+            console.print(self.several._predictions())
         if self.seconds:
             parts = [f"{stage} {seconds:.2f}" for stage, seconds in self.seconds.items()]
             line = f"{'time':<{_TITLE}}{sum(self.seconds.values()):.2f} s: {', '.join(parts)}"
@@ -178,9 +185,7 @@ class Report:
         lines = [f"{self.name} for {self.target} {self.arch}, {format_bytes(self.file_bytes)}{source}"]
         lines += [f"{'' if index else 'roles':<{_TITLE}}{text}" for index, text in enumerate(self.roles)]
         if self.target == "cuda":
-            grid, cluster = (" x ".join(map(str, _trimmed(sizes))) for sizes in (self.grid, self.cluster))
-            shared = f"{format_bytes(self.shared_bytes)} shared memory each"
-            lines.append(f"launch     grid {grid}, cluster {cluster}, {self.threads} threads, {shared}")
+            lines.append(self._launch_line())
         if self.registers is not None:
             many = ""
             if self.repeat_registers is not None:
@@ -188,9 +193,7 @@ class Report:
             lines.append(f"registers  {self.registers} a thread, {self.spill_bytes or 0} bytes spilled{many}")
         if self.fp32 is not None:
             lines.append(f"float32    {self._float32_products()}")
-        counts = ", ".join(f"{count} {scope}" for scope, count in self.barriers.items()) or "none"
-        between = f"; {self.repeat_barrier} between two steps of a launch" if self.repeat_barrier else ""
-        lines.append(f"phases     {len(self.phases)}, barriers: {counts}{between}")
+        lines.append(self._phases_line())
         sizes = (("workspace", self.workspace_bytes), ("state", self.state_bytes), ("batch", self.batch_bytes))
         lines.append("memory     " + ", ".join(f"{format_bytes(size)} {name}" for name, size in sizes))
         lines.append(f"work       {format_count(self.flops)}FLOP, {format_bytes(self.bytes_moved)} moved")
@@ -198,6 +201,26 @@ class Report:
             lines.append(f"{'predicted':<{_TITLE}}{self._predicted_parts()}")
         lines += [f"{title:<{_TITLE}}{text}" for title, text in self.plan.lines()]
         return lines
+
+    def _launch_line(self) -> str:
+        grid, cluster = (" x ".join(map(str, _trimmed(sizes))) for sizes in (self.grid, self.cluster))
+        shared = f"{format_bytes(self.shared_bytes)} shared memory each"
+        return f"launch     grid {grid}, cluster {cluster}, {self.threads} threads, {shared}"
+
+    def _phases_line(self) -> str:
+        counts = ", ".join(f"{count} {scope}" for scope, count in self.barriers.items()) or "none"
+        is_other = self.several is not None
+        between = (
+            f"; {self.repeat_barrier} between two steps of a launch" if self.repeat_barrier and not is_other else ""
+        )
+        return f"phases     {len(self.phases)}, barriers: {counts}{between}"
+
+    def _schedule_lines(self) -> list[str]:
+        """What differs between the kernels of a step."""
+        lines = [self._launch_line(), self._phases_line()]
+        if self.plan.predicted_ns is not None:
+            lines.append(f"{'predicted':<{_TITLE}}{self._predicted_parts()}")
+        return lines + [f"{title:<{_TITLE}}{text}" for title, text in self.plan.lines()]
 
     def _predicted_parts(self) -> str:
         costs = [phase.predicted for phase in self.phases if phase.predicted]
@@ -280,6 +303,10 @@ def make_report(
     own = _used(notes, kernel.symbol)
     repeat = kernel.repeat
     other = _used(notes, repeat.symbol) if repeat and repeat.symbol != kernel.symbol else (None, None)
+    several = None
+    if repeat is not None and repeat.kernel is not None:
+        alone = replace(repeat.kernel, repeat=RepeatSpec(repeat.symbol, repeat.barrier))
+        several = make_report(replace(manifest, kernel=alone), notes=notes)
     role_bytes = Counter[str]()
     for spec in manifest.inputs:
         role_bytes[spec.role] += spec.nbytes
@@ -302,6 +329,7 @@ def make_report(
         repeat_barrier=repeat.barrier if repeat else None,
         repeat_registers=other[0],
         repeat_spill_bytes=other[1],
+        several=several,
         seconds=dict(seconds or {}),
         roles=_roles(manifest.roles),
         plan=PlanReport.parse(kernel.plan),

@@ -37,7 +37,7 @@ def schedule(module: str, target: str) -> str:
     A GPU's schedule is checked again as the CPU's: there a barrier of scope cta orders what one worker does, whatever
     the number of workers.
     """
-    scheduled = lower(module, f"tk-import,tk-fuse,tk-schedule{{target={target}}}")
+    scheduled = lower(module, f"tk-import,tk-fuse,tk-schedule{{target={target} one-kernel=true}}")
     if target == "cpu":
         return scheduled
     return lower(scheduled.replace(f'target = "{target}"', 'target = "cpu"'), "megakernel.kernel(tk-check-schedule)")

@@ -209,9 +209,10 @@ class EmulatorBackend:
     def __init__(self, code: EmulatedCode, manifest: Manifest, seed: int) -> None:
         self._code, self._manifest, self.seed, self._error_seed = code, manifest, seed, seed
         kernel = manifest.kernel
-        self._memory = np.zeros(kernel.workspace_bytes + kernel.workspace_align, np.uint8)
+        size = max(kernel.workspace_bytes, kernel.for_several.workspace_bytes)
+        self._memory = np.zeros(size + kernel.workspace_align, np.uint8)
         start = -self._memory.ctypes.data % kernel.workspace_align
-        self._workspace = self._memory[start : start + kernel.workspace_bytes]
+        self._workspace = self._memory[start : start + size]
 
     def stream(self, explicit: Any, home: Any) -> None:
         """None: launches are over when they return."""
@@ -233,7 +234,7 @@ class EmulatorBackend:
         self._launch(repeat.symbol, manifest, pointers, [ctypes.c_uint32(steps), ctypes.c_uint32(ring)])
 
     def _launch(self, symbol: str, manifest: Manifest, pointers: Sequence[int], steps: list[Any]) -> None:
-        kernel = manifest.kernel
+        kernel = manifest.kernel.for_several if steps else manifest.kernel
         # A kernel that repeats takes the numbers also where it runs one step.
         if kernel.repeat is not None and kernel.repeat.symbol == symbol and not steps:
             steps = [ctypes.c_uint32(1), ctypes.c_uint32(1)]

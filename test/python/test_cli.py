@@ -181,7 +181,10 @@ _NO_CODE = ("x.o", "x.xyz", "foo", "x.so.1", "x.SO", "cubin", ".so", "x.mlir")
         (("train.py", "--fp32=TF32x3", "-o", "x.so"), "'TF32x3' is not one of 'ieee', 'tf32x3'"),
         (("train.py", "--grid", "2147483648"), "the grid is 2147483648, expected at most"),
         (("train.py", "--grid", "99999999999999999999", "-o", "x.so"), "the grid is"),
-        (("train.py", "--plan", "gird=3"), "the plan has 'gird=3', expected grid=N, cluster=N or tile[PHASE.OP]=SIZES"),
+        (
+            ("train.py", "--plan", "gird=3"),
+            "the plan has 'gird=3', expected grid=N, cluster=N, tile[PHASE.OP]=SIZES or cta[PHASE.OP]=N",
+        ),
         (("train.py", "--plan", "grid=1", "--until-after", "fuse"), "a plan, but the last stage is fuse, expected"),
         (("train.py", "--plan", "grid=1", "--plan", "tile[0.0]=8by8"), "the plan has 'tile[0.0]=8by8'"),
     ],

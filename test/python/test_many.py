@@ -200,15 +200,28 @@ def test_the_manifest_of_several_steps_says_what_is_stacked(sgd: trainkernel.Com
 
 
 def test_the_report_says_what_several_steps_in_a_launch_take() -> None:
-    compiled = trainkernel.compile_training(mlp(torch.bfloat16), mlp_args(8, 16, 24), target="cuda", arch="sm_90a")
+    args = mlp_args(32, 64, 128, 64)
+    compiled = trainkernel.compile_training(mlp(torch.bfloat16), args, target="cuda", arch="sm_90a")
     report = compiled.report()
-    assert (report.repeat_barrier, report.repeat_spill_bytes) == ("cluster", 0)
+    assert (report.repeat_barrier, report.repeat_spill_bytes, report.several) == ("cluster", 0, None)
     assert report.registers and report.repeat_registers and report.repeat_registers != report.registers
     text = report.to_text()
     assert f"{report.registers} a thread, 0 bytes spilled; {report.repeat_registers}, 0 for several steps" in text
     assert "cluster between two steps of a launch" in text
     assert ".entry step(" in compiled.ptx
     assert ".entry step_many(" in compiled.ptx
+
+
+def test_many_small_steps_in_a_launch_have_a_schedule_of_their_own() -> None:
+    compiled = trainkernel.compile_training(mlp(torch.bfloat16), mlp_args(32, 64, 64), target="cuda", arch="sm_90a")
+    report = compiled.report()
+    # One CTA alone meets no other one, but is slower in a single step.
+    assert report.grid[0] > 1
+    assert report.several is not None
+    assert (report.several.grid, report.repeat_barrier, report.repeat_spill_bytes) == ((1, 1, 1), "cta", 0)
+    _, _, text = report.to_text().partition("Launches of several steps")
+    assert "grid 1, cluster 1" in text and "cta between two steps of a launch" in text
+    assert ".entry step(" in compiled.ptx and ".entry step_many(" in compiled.ptx
 
 
 def test_a_gpu_kernel_of_many_phases_is_one_function() -> None:

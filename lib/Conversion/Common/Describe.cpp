@@ -151,6 +151,24 @@ static int64_t countUsefulWorkers(KernelOp kernel) {
   return std::clamp<int64_t>(static_cast<int64_t>(time / worthwhile), 1, trainkernel::mostCtas(facts));
 }
 
+// The first version of the manifest in which launches of several steps have a kernel of their own.
+static constexpr int64_t versionOfTwoKernels = 4;
+
+static json::Object describeLaunch(KernelOp kernel, const LaunchNeeds &needs) {
+  int64_t grid = kernel.getGrid(), cluster = kernel.getCluster();
+  return json::Object{{"symbol", kernel.getSymName()},
+                      {"grid", json::Array{grid, 1, 1}},
+                      {"cluster", json::Array{cluster, 1, 1}},
+                      {"threads", static_cast<int64_t>(kernel.getThreads())},
+                      {"shared_bytes", needs.sharedBytes},
+                      {"cooperative", grid > cluster},
+                      {"overlaps_launches", needs.overlapsLaunches},
+                      {"workspace_bytes", needs.workspaceBytes},
+                      {"workspace_align", 256},
+                      {"plan", describePlan(kernel)},
+                      {"schedule", describeSchedule(kernel)}};
+}
+
 LogicalResult mlir::megakernel::describeKernel(ModuleOp module, KernelOp kernel, const LaunchNeeds &needs) {
   StringRef name = MegakernelDialect::getManifestAttrName();
   auto given = module->getAttrOfType<StringAttr>(name);
@@ -162,21 +180,22 @@ LogicalResult mlir::megakernel::describeKernel(ModuleOp module, KernelOp kernel,
     llvm::consumeError(parsed.takeError());
     return module.emitError() << "'" << name << "' is not a JSON object";
   }
-  int64_t grid = kernel.getGrid(), cluster = kernel.getCluster();
-  (*manifest)["kernel"] = json::Object{{"symbol", kernel.getSymName()},
-                                       {"grid", json::Array{grid, 1, 1}},
-                                       {"cluster", json::Array{cluster, 1, 1}},
-                                       {"threads", static_cast<int64_t>(kernel.getThreads())},
-                                       {"shared_bytes", needs.sharedBytes},
-                                       {"cooperative", grid > cluster},
-                                       {"overlaps_launches", needs.overlapsLaunches},
-                                       {"workspace_bytes", needs.workspaceBytes},
-                                       {"workspace_align", 256},
-                                       {"plan", describePlan(kernel)},
-                                       {"schedule", describeSchedule(kernel)}};
-  if (RepeatOp repeat = kernel.getRepeat())
-    (*manifest->getObject("kernel"))["repeat"] =
-        json::Object{{"symbol", needs.repeated}, {"barrier", stringifyScope(repeat.getScope())}};
+  json::Object described = describeLaunch(kernel, needs);
+  json::Object repeat;
+  if (RepeatOp op = kernel.getRepeat())
+    repeat = json::Object{{"symbol", needs.repeated}, {"barrier", stringifyScope(op.getScope())}};
+  if (kernel.getStepCount() == StepCount::Several) {
+    json::Object *one = manifest->getObject("kernel");
+    if (!one)
+      return kernel.emitError() << "is for launches of several steps alone, expected a kernel for one step before it";
+    repeat["kernel"] = std::move(described);
+    (*one)["repeat"] = std::move(repeat);
+    (*manifest)["version"] = versionOfTwoKernels;
+  } else {
+    if (!repeat.empty())
+      described["repeat"] = std::move(repeat);
+    (*manifest)["kernel"] = std::move(described);
+  }
   if (!manifest->getObject("numerics"))
     (*manifest)["numerics"] = json::Object{};
   (*manifest->getObject("numerics"))["fp32_matmul"] = stringifyFp32(kernel.getFp32().value_or(Fp32::IEEE));

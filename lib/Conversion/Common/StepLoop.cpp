@@ -95,6 +95,18 @@ Value StepLoop::hasNext() {
   return arith::CmpIOp::create(builder, kernel.getLoc(), arith::CmpIPredicate::ult, next, launch.steps);
 }
 
+Value StepLoop::placeOf(BufferOp buffer, int64_t start) {
+  Location loc = buffer.getLoc();
+  auto index = [&](int64_t value) -> Value { return arith::ConstantIndexOp::create(builder, loc, value); };
+  Value first = index(start + *buffer.getOffset());
+  if (!buffer.getAlternates())
+    return first;
+  Value isOdd = arith::AndIOp::create(builder, loc, loop.getBeforeArguments()[0], constant(1));
+  Value odd = arith::IndexCastUIOp::create(builder, loc, builder.getIndexType(), isOdd);
+  Value behind = arith::MulIOp::create(builder, loc, odd, index(buffer.getBytesOfPlace()));
+  return arith::AddIOp::create(builder, loc, first, behind);
+}
+
 void StepLoop::end(ValueRange carried) {
   Location loc = kernel.getLoc();
   Value more = hasNext();

@@ -31,6 +31,8 @@ public:
   /// Whether a step came before, and whether another one comes after.
   Value hasPrevious();
   Value hasNext();
+  /// The start of a buffer in the arena, which begins at byte `start` of the workspace, as an index.
+  Value placeOf(BufferOp buffer, int64_t start);
   /// Ends the step, which leaves `carried`, and moves the builder behind the loop.
   void end(ValueRange carried);
 

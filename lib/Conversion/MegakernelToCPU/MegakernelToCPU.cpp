@@ -30,6 +30,10 @@ public:
   LogicalResult run() {
     if (kernel.getTarget().value_or("cpu") != "cpu")
       return kernel.emitError() << "is scheduled for '" << *kernel.getTarget() << "', expected 'cpu'";
+    // Such a kernel may hold state on chip, and counts on its CTAs.
+    if (kernel.getStepCount())
+      return kernel.emitError() << "is for launches of " << stringifyStepCount(*kernel.getStepCount())
+                                << " step(s) alone, expected one for any number of steps";
     kernel.walk([&](TileOp tile) { scratchBytes = std::max(scratchBytes, scratchBytesOf(TileDomain(tile))); });
     LaunchNeeds needs{/*sharedBytes=*/0, workspaceBytes()};
     needs.repeated = kernel.getSymName();
@@ -120,7 +124,7 @@ LogicalResult KernelLowering::lower(Operation &op) {
     std::optional<int64_t> place = placeOf(buffer);
     if (!place)
       return buffer.emitError("buffer has no offset, expected 'tk-plan-buffers' to have run");
-    Value offset = context->math(loc).constant(*place);
+    Value offset = loop && !buffer.isOnChip() ? loop->placeOf(buffer, 0) : context->math(loc).constant(*place);
     buffers.map(buffer.getResult(), memref::ViewOp::create(builder, loc, typeInMemory(buffer.getType()),
                                                            context->workspace, offset, ValueRange())
                                         .getResult());

@@ -3,6 +3,7 @@
 #include "lib/Conversion/MegakernelToGPU/CtaContext.h"
 
 #include "lib/Analysis/KernelAccesses.h"
+#include "lib/Analysis/OnChip.h"
 #include "lib/Conversion/Common/StepLoop.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -21,6 +22,45 @@ static Value positionOf(const IndexMath &math, ArrayRef<LaneIndex> origin, Array
   return position;
 }
 
+// Copies 16 bytes at the same place of both buffers, `fromByte` and `toByte` in.
+static void copyAt(const CtaContext &context, Location loc, Value source, Value fromByte, Value target, Value toByte) {
+  OpBuilder &builder = context.builder;
+  auto at = [&](Value buffer, Value byte) -> Value {
+    Value address = addressOf(builder, buffer, context.indexBits);
+    return LLVM::GEPOp::create(builder, loc, address.getType(), builder.getI8Type(), address, byte);
+  };
+  Type global = LLVM::LLVMPointerType::get(builder.getContext(), 1);
+  Value from = LLVM::AddrSpaceCastOp::create(builder, loc, global, at(source, fromByte));
+  NVVM::CpAsyncOp::create(builder, loc, at(target, toByte), from, builder.getI32IntegerAttr(bytesAtOnce),
+                          NVVM::LoadCacheModifierKindAttr::get(builder.getContext(), NVVM::LoadCacheModifierKind::CG),
+                          Value());
+}
+
+// Bytes can be more than an index counts.
+static Value wideBytes(OpBuilder &builder, Location loc, Value index, int64_t factor) {
+  Value number = arith::IndexCastUIOp::create(builder, loc, builder.getI64Type(), index);
+  Value scale = arith::ConstantOp::create(builder, loc, builder.getI64IntegerAttr(factor));
+  return arith::MulIOp::create(builder, loc, number, scale);
+}
+
+LogicalResult mlir::megakernel::emitStateOntoChip(const CtaContext &context, BufferOp buffer, Value source) {
+  OpBuilder &builder = context.builder;
+  Location loc = buffer.getLoc();
+  IndexMath math = context.math(loc);
+  trainkernel::Parts parts = partsOf(buffer);
+  int64_t bytes = bytesOfBuffer(buffer.getType()) / parts.count;
+  Value part = math.rem(math.add(context.cta, context.grid - parts.firstCta % context.grid), context.grid);
+  Value target = context.sharedView(loc, {bytes}, builder.getI8Type(), *buffer.getSharedAt());
+  return context.when(loc, parts.count < context.grid ? math.less(part, parts.count) : Value(), [&] {
+    return context.forEachItem(loc, bytes / bytesAtOnce, 0, [&](Value item) {
+      Value within = wideBytes(builder, loc, item, bytesAtOnce);
+      Value from = arith::AddIOp::create(builder, loc, wideBytes(builder, loc, part, bytes), within);
+      copyAt(context, loc, source, from, target, within);
+      return success();
+    });
+  });
+}
+
 LogicalResult mlir::megakernel::emitCopyOntoChip(const CtaContext &context, const TileDomain &domain) {
   TileOp tile = domain.tile;
   OpBuilder &builder = context.builder;
@@ -30,25 +70,11 @@ LogicalResult mlir::megakernel::emitCopyOntoChip(const CtaContext &context, cons
   auto type = cast<MemRefType>(target.getType());
   int64_t elementBytes = bytesOfBuffer(type) / type.getNumElements();
   int64_t items = bytesOfBuffer(type) / domain.numTiles / bytesAtOnce;
-  Type i64 = builder.getI64Type(), global = LLVM::LLVMPointerType::get(builder.getContext(), 1);
   return context.forEachTile(domain, [&](ArrayRef<LaneIndex> origin) {
     return context.forEachItem(loc, items, 0, [&](Value item) {
-      // Bytes can be more than an index counts.
-      auto wide = [&](Value index, int64_t factor) -> Value {
-        Value number = arith::IndexCastUIOp::create(builder, loc, i64, index);
-        Value scale = arith::ConstantOp::create(builder, loc, builder.getI64IntegerAttr(factor));
-        return arith::MulIOp::create(builder, loc, number, scale);
-      };
-      Value byte = arith::AddIOp::create(builder, loc, wide(positionOf(math, origin, domain.shape()), elementBytes),
-                                         wide(item, bytesAtOnce));
-      auto at = [&](Value buffer) -> Value {
-        Value address = addressOf(builder, buffer, context.indexBits);
-        return LLVM::GEPOp::create(builder, loc, address.getType(), builder.getI8Type(), address, byte);
-      };
-      Value from = LLVM::AddrSpaceCastOp::create(builder, loc, global, at(source));
-      NVVM::CpAsyncOp::create(
-          builder, loc, at(target), from, builder.getI32IntegerAttr(bytesAtOnce),
-          NVVM::LoadCacheModifierKindAttr::get(builder.getContext(), NVVM::LoadCacheModifierKind::CG), Value());
+      Value position = wideBytes(builder, loc, positionOf(math, origin, domain.shape()), elementBytes);
+      Value byte = arith::AddIOp::create(builder, loc, position, wideBytes(builder, loc, item, bytesAtOnce));
+      copyAt(context, loc, source, byte, target, byte);
       return success();
     });
   });

@@ -66,6 +66,8 @@ enum class Steps {
 struct Options {
   bool profile;
   int64_t smallKernel;
+  /// Of an index, in all functions of a module.
+  unsigned indexBits;
 };
 
 /// One kernel function.
@@ -73,7 +75,7 @@ class KernelLowering {
 public:
   KernelLowering(KernelOp kernel, gpu::GPUModuleOp module, StringRef name, Steps steps, const Options &options)
       : kernel(kernel), module(module), name(name.str()), builder(kernel), steps(steps), profile(options.profile),
-        bodies(this->name + "_body", options.smallKernel, functionNeeds(kernel)) {}
+        indexBits(options.indexBits), bodies(this->name + "_body", options.smallKernel, functionNeeds(kernel)) {}
 
   LogicalResult check() {
     if (!kernel.getTarget().value_or("sm").starts_with("sm"))
@@ -101,8 +103,11 @@ public:
     if (overlapsLaunches())
       emitEarlierLaunchesWait(*context, kernel.getLoc());
     recordTime(kernel.getLoc());
-    if (steps != Steps::One)
+    if (steps != Steps::One) {
+      if (failed(bringInState()))
+        return failure();
       beginStep();
+    }
     Block &body = kernel.getBody().front();
     for (Block::iterator at = body.begin(); at != body.end(); ++at) {
       const Chain *chain = chainFrom(*at);
@@ -125,7 +130,6 @@ private:
     return profile ? 1 + llvm::count_if(kernel.getBody().front(), isEvent) : 0;
   }
   int64_t workspaceBytes() { return profileOffset() + numEvents() * kernel.getGrid() * 8; }
-  unsigned indexBits();
   bool overlapsLaunches() {
     std::optional<trainkernel::TargetFacts> facts = trainkernel::findTarget(kernel.getTarget().value_or(""));
     return facts && facts->overlapsLaunches;
@@ -140,6 +144,7 @@ private:
   LogicalResult lowerPhases(const Chain &chain);
   Value onChip(BufferOp buffer);
   LogicalResult lowerBarrier(BarrierOp barrier);
+  LogicalResult bringInState();
   void beginStep();
   LogicalResult joinStep();
   LogicalResult endStep(RepeatOp repeat);
@@ -165,6 +170,7 @@ private:
   OpBuilder builder;
   Steps steps;
   bool profile;
+  unsigned indexBits;
   int64_t recorded = 0;
   IRMapping buffers;
   DenseMap<Operation *, SharedLayout> layouts;
@@ -183,19 +189,9 @@ private:
 };
 } // namespace
 
-// Wide indices double the integer work, so only a kernel that needs them has them. An index counts elements of an
-// argument or bytes of the workspace.
-unsigned KernelLowering::indexBits() {
-  int64_t largest = workspaceBytes();
-  for (Type type : kernel.getArgumentTypes())
-    largest = std::max(largest, cast<MemRefType>(type).getNumElements());
-  return largest <= std::numeric_limits<int32_t>::max() ? 32 : 64;
-}
-
 void KernelLowering::createFunction() {
   Location loc = kernel.getLoc();
-  unsigned bits = indexBits();
-  auto width = DataLayoutEntryAttr::get(builder.getIndexType(), builder.getI32IntegerAttr(bits));
+  auto width = DataLayoutEntryAttr::get(builder.getIndexType(), builder.getI32IntegerAttr(indexBits));
   module->setAttr(DLTIDialect::kDataLayoutAttrName, DataLayoutSpecAttr::get(builder.getContext(), {width}));
   builder.setInsertionPointToEnd(&module.getBodyRegion().front());
   SmallVector<Type> types;
@@ -222,11 +218,11 @@ void KernelLowering::createFunction() {
   Value cta = gpu::BlockIdOp::create(builder, loc, gpu::Dimension::x, builder.getIndexAttr(kernel.getGrid()));
   Value shared = gpu::DynamicSharedMemoryOp::create(builder, loc, sharedType);
   context.emplace(CtaContext{builder, thread, cta, threads, static_cast<int64_t>(kernel.getGrid()),
-                             entry.getArgument(workspace), shared, bits,
+                             entry.getArgument(workspace), shared, indexBits,
                              [&](function_ref<LogicalResult()> emit) { return bodies.record(builder, emit); }});
   if (steps != Steps::One)
     loop.emplace(builder, kernel, LaunchSteps{entry.getArgument(workspace + 1), entry.getArgument(workspace + 2)},
-                 bits);
+                 indexBits);
 }
 
 LogicalResult KernelLowering::lower(Operation &op) {
@@ -238,7 +234,8 @@ LogicalResult KernelLowering::lower(Operation &op) {
     }
     if (!buffer.getOffset())
       return buffer.emitError("buffer has no offset, expected 'tk-plan-buffers' to have run");
-    Value offset = context->math(loc).constant(barrierStateBytes + *buffer.getOffset());
+    Value offset = loop ? loop->placeOf(buffer, barrierStateBytes)
+                        : context->math(loc).constant(barrierStateBytes + *buffer.getOffset());
     buffers.map(buffer.getResult(), memref::ViewOp::create(builder, loc, typeInMemory(buffer.getType()),
                                                            context->workspace, offset, ValueRange())
                                         .getResult());
@@ -427,6 +424,22 @@ LogicalResult KernelLowering::lowerBarrier(BarrierOp barrier) {
 // Steps of a launch
 //===----------------------------------------------------------------------===//
 
+// What is on chip of the state from the first step on.
+LogicalResult KernelLowering::bringInState() {
+  bool holdsState = false;
+  for (auto buffer : kernel.getBody().front().getOps<BufferOp>())
+    if (std::optional<uint64_t> state = buffer.getState()) {
+      holdsState = true;
+      if (failed(emitStateOntoChip(*context, buffer, buffers.lookup(kernel.getArgument(*state)))))
+        return failure();
+    }
+  if (holdsState) {
+    emitCopiesWait(*context, kernel.getLoc());
+    context->barrier(kernel.getLoc());
+  }
+  return success();
+}
+
 void KernelLowering::beginStep() {
   Location loc = kernel.getLoc();
   SmallVector<Value> initial;
@@ -507,24 +520,51 @@ struct ConvertMegakernelToGPUPass : public megakernel::impl::ConvertMegakernelTo
 
   void runOnOperation() override {
     getOperation()->setAttr(gpu::GPUDialect::getContainerModuleAttrName(), UnitAttr::get(&getContext()));
+    unsigned indexBits = 32;
+    for (auto kernel : getOperation().getOps<KernelOp>())
+      if (needsWideIndices(kernel))
+        indexBits = 64;
     for (auto kernel : llvm::make_early_inc_range(getOperation().getOps<KernelOp>()))
-      if (failed(lowerKernel(kernel)))
+      if (failed(lowerKernel(kernel, indexBits)))
         return signalPassFailure();
     computeExactly(getOperation());
     roundInPairs(getOperation());
     lowerAbsolutes(getOperation());
   }
 
-  LogicalResult lowerKernel(KernelOp kernel) {
+  // Wide indices double the integer work, so only kernels that need them have them. An index counts elements of an
+  // argument or bytes of the workspace.
+  bool needsWideIndices(KernelOp kernel) {
+    int64_t largest =
+        KernelLowering(kernel, nullptr, "", Steps::One, {profile, smallKernel, 32}).needs().workspaceBytes;
+    for (Type type : kernel.getArgumentTypes())
+      largest = std::max(largest, cast<MemRefType>(type).getNumElements());
+    return largest > std::numeric_limits<int32_t>::max();
+  }
+
+  // Both kernels of a step are in one module: see `megakernel.kernel`.
+  gpu::GPUModuleOp moduleOf(KernelOp kernel) {
+    OpBuilder builder(kernel);
+    StringRef name = kernel.getSymName();
+    if (kernel.getStepCount() == StepCount::Several)
+      name.consume_back("_many");
+    std::string moduleName = (name + "_module").str();
+    auto known = SymbolTable::lookupNearestSymbolFrom<gpu::GPUModuleOp>(kernel, builder.getStringAttr(moduleName));
+    return known ? known : gpu::GPUModuleOp::create(builder, kernel.getLoc(), moduleName);
+  }
+
+  LogicalResult lowerKernel(KernelOp kernel, unsigned indexBits) {
     OpBuilder builder(kernel);
     std::string name = kernel.getSymName().str();
-    auto module = gpu::GPUModuleOp::create(builder, kernel.getLoc(), name + "_module");
+    gpu::GPUModuleOp module = moduleOf(kernel);
     RepeatOp repeat = kernel.getRepeat();
-    bool isApart = repeat && llvm::range_size(kernel.getBody().front().getOps<PhaseOp>()) <= separatePhases;
+    bool isApart = repeat && !kernel.getStepCount() &&
+                   llvm::range_size(kernel.getBody().front().getOps<PhaseOp>()) <= separatePhases;
     int64_t numTileOps = 0;
     kernel.walk([&](TileOp) { ++numTileOps; });
-    Steps repeated = isApart && numTileOps <= hoistOps ? Steps::Hoisted : Steps::Repeated;
-    Options options{profile, smallKernel};
+    bool isOneOfTwo = isApart || kernel.getStepCount();
+    Steps repeated = isOneOfTwo && numTileOps <= hoistOps ? Steps::Hoisted : Steps::Repeated;
+    Options options{profile, smallKernel, indexBits};
     std::string wholeName = isApart ? name + "_many" : name;
     KernelLowering whole(kernel, module, wholeName, repeat ? repeated : Steps::One, options);
     if (failed(whole.check()))

@@ -26,7 +26,7 @@ static LogicalResult verifyComplete(KernelOp kernel) {
     if (auto commit = dyn_cast<CommitOp>(op))
       return errorAt(commit) << "commit to " << nameOf(kernel, rootOfBuffer(commit.getTarget()))
                              << " is not resolved, expected 'tk-commit-state' to have run";
-    int64_t end = buffer ? *buffer.getOffset() + bytesOfBuffer(cast<MemRefType>(buffer.getType())) : 0;
+    int64_t end = buffer ? *buffer.getOffset() + buffer.getBytesInArena() : 0;
     int64_t arena = kernel.getArenaBytes().value_or(0);
     if (buffer && end > arena)
       return errorAt(buffer) << nameOf(kernel, buffer) << " ends at byte " << end << " of an arena of " << arena
@@ -98,10 +98,14 @@ private:
     std::string text;
     llvm::raw_string_ostream(text) << "phase " << phase(access)
                                    << (all.accesses[access].isWrite ? " writes " : " reads ")
-                                   << nameOf(kernel, all.buffers[access])
-                                   << (all.accesses[access].step > 0 ? " in the next step" : "")
+                                   << nameOf(kernel, all.buffers[access]) << stepOf(access)
                                    << (isEarly(access) ? " ahead of the barrier before it" : "");
     return text;
+  }
+
+  StringRef stepOf(unsigned access) const {
+    constexpr StringRef names[] = {"", " in the next step", " in the step after the next"};
+    return names[all.accesses[access].step];
   }
 
   // Why two names are one memory.

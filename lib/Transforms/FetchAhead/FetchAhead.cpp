@@ -52,6 +52,9 @@ namespace {
 struct FetchAheadPass : public megakernel::impl::TkFetchAheadBase<FetchAheadPass> {
   void runOnOperation() override {
     kernel = getOperation();
+    // One pass may see several kernels.
+    fetches.clear();
+    footprints.clear();
     std::optional<TargetFacts> target = findTarget(kernel.getTarget().value_or(""));
     if (!target || target->kind != TargetKind::Cuda)
       return;

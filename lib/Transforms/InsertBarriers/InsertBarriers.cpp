@@ -15,13 +15,6 @@ using namespace mlir;
 using namespace mlir::megakernel;
 using namespace trainkernel;
 
-// The name of a barrier that joins what has to meet; a kernel of one CTA or one cluster has none beyond that.
-static Scope nameOf(KernelOp kernel, SyncScope scope) {
-  if (scope == SyncScope::Cta || kernel.getGrid() == 1)
-    return Scope::Cta;
-  return scope == SyncScope::Cluster || kernel.getGrid() == kernel.getCluster() ? Scope::Cluster : Scope::Grid;
-}
-
 namespace {
 /// Walks the phases of a kernel with the barriers that it has inserted so far.
 class BarrierInserter {
@@ -39,7 +32,7 @@ public:
       SyncScope needed = scopeBefore(begin, next);
       if (needed != SyncScope::None) {
         OpBuilder builder(phase);
-        Scope scope = nameOf(kernel, needed);
+        Scope scope = barrierScope(kernel, needed);
         BarrierOp::create(builder, phase.getLoc(), scope);
         epochs.pass(joinedBy(kernel, scope));
         ++inserted;

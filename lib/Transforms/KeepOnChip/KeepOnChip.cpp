@@ -41,6 +41,9 @@ struct KeepOnChipPass : public megakernel::impl::TkKeepOnChipBase<KeepOnChipPass
 
   void runOnOperation() override {
     kernel = getOperation();
+    // One pass may see several kernels.
+    found.clear();
+    candidates.clear();
     std::optional<TargetFacts> target = findTarget(kernel.getTarget().value_or(""));
     if (!target || target->kind != TargetKind::Cuda)
       return;

@@ -50,7 +50,7 @@ private:
       auto buffer = root.getDefiningOp<BufferOp>();
       if (!buffer || buffer.isOnChip())
         return;
-      int64_t bytes = bytesOfBuffer(cast<MemRefType>(root.getType()));
+      int64_t bytes = buffer.getBytesInArena();
       auto [it, isNew] = lifetimes.try_emplace(root, ArenaBuffer{bytes, epoch, epoch});
       it->second.last = epoch;
       if (isNew)
@@ -66,7 +66,22 @@ private:
             llvm::for_each(inner->getOperands(), touch);
         });
     }
+    for (auto &[buffer, lifetime] : lifetimes) {
+      // One place waits for its step while the other one is in use.
+      bool alternates = cast<BufferOp>(buffer.getDefiningOp()).getAlternates();
+      if (alternates || (lifetime.last == epoch && isOpenBetweenSteps(kernel)))
+        lifetime.first = 0;
+      if (alternates)
+        lifetime.last = epoch;
+    }
     return lifetimes;
+  }
+
+  // The next step may begin before all CTAs are done with this one: what is in use in the last epoch is so in the first
+  // one, too.
+  static bool isOpenBetweenSteps(KernelOp kernel) {
+    RepeatOp repeat = kernel.getRepeat();
+    return repeat && joinedBy(kernel, repeat.getScope()) != SyncScope::Grid;
   }
 };
 } // namespace

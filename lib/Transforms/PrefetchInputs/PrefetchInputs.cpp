@@ -25,11 +25,12 @@ struct PrefetchInputsPass : public megakernel::impl::TkPrefetchInputsBase<Prefet
     KernelAccesses all(kernel);
     bool isFirst = true;
     for (auto phase : kernel.getBody().front().getOps<PhaseOp>()) {
-      // The first phase stands behind the barrier that ends the step before.
+      // The first phase stands behind the barrier that ends the step before, and what that wrote last may still be on
+      // its way when others are reached.
       bool isBehindRepeat = isFirst && kernel.getRepeat();
       if (isBehindRepeat || isa_and_nonnull<BarrierOp>(phase->getPrevNode()))
         for (auto tile : phase.getBody().front().getOps<TileOp>())
-          markInputs(kernel, all, tile, isBehindRepeat);
+          markInputs(kernel, all, tile, kernel.getRepeat() ? 1 : 0);
       isFirst = false;
     }
   }

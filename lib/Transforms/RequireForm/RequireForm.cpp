@@ -37,15 +37,24 @@ struct RequireFormPass : public megakernel::impl::TkRequireFormBase<RequireFormP
     if (!trainkernel::findTarget(target))
       return getOperation().emitError() << "unknown target '" << target << "', expected one of "
                                         << trainkernel::listTargets();
-    KernelOp kernel = *getOperation().getOps<KernelOp>().begin();
-    if (kernel.getTarget() && *kernel.getTarget() != target)
-      return kernel.emitOpError() << "is scheduled for '" << *kernel.getTarget() << "', expected '" << target << "'";
+    for (auto kernel : getOperation().getOps<KernelOp>())
+      if (kernel.getTarget() && *kernel.getTarget() != target)
+        return kernel.emitOpError() << "is scheduled for '" << *kernel.getTarget() << "', expected '" << target << "'";
     return success();
+  }
+
+  // Launches of one step and of several may have a kernel each.
+  template <typename Ops> static bool isPair(Ops ops) {
+    SmallVector<std::optional<StepCount>> counts;
+    for (auto op : ops)
+      if (auto kernel = dyn_cast<KernelOp>(*op))
+        counts.push_back(kernel.getStepCount());
+    return counts == SmallVector<std::optional<StepCount>>{StepCount::One, StepCount::Several};
   }
 
   template <typename Op> LogicalResult requireOne(StringRef stage) {
     int64_t count = llvm::range_size(getOperation().getOps<Op>());
-    if (count == 1)
+    if (count == 1 || isPair(getOperation().getOps<Op>()))
       return success();
     return getOperation().emitError() << "holds " << count << " of '" << Op::getOperationName() << "', expected one: '"
                                       << stage << "' to have run";

@@ -37,16 +37,27 @@ public:
   KernelBuilder(StepOp step, const TargetFacts &target, const PlanOverrides &overrides)
       : step(step), target(target), overrides(overrides), builder(step) {}
 
-  LogicalResult run() {
-    for (Operation &op : step.getBody().front().without_terminator()) {
-      if (auto fused = dyn_cast<FusedOp>(op))
-        nodes.push_back(fused);
-      else if (!isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op) && !isWithoutElements(op))
-        return op.emitError() << "'" << op.getName()
-                              << "' stands outside of a fused op, expected 'tk-inline-pointwise' to have run";
-    }
-    if (failed(choosePlan()))
+  /// Chooses the plan, for launches of any number of steps.
+  LogicalResult choose() {
+    if (failed(collectNodes()))
       return failure();
+    model = modelStep();
+    return choosePlan();
+  }
+
+  /// Plans for launches of one step and of several, where they should have one each.
+  std::optional<PlanPair> planApart() const;
+
+  /// Takes a plan that was made for launches of this many steps.
+  LogicalResult take(StepCount count, const GridPlan &given) {
+    stepCount = count;
+    plan = chosen = given;
+    phases = numberPhases(plan.places);
+    return nodes.empty() ? collectNodes() : success();
+  }
+
+  /// Replaces the step.
+  LogicalResult build() {
     createKernel();
     bindOutputs();
     createPhases();
@@ -59,10 +70,23 @@ public:
   }
 
 private:
+  LogicalResult collectNodes() {
+    for (Operation &op : step.getBody().front().without_terminator()) {
+      if (auto fused = dyn_cast<FusedOp>(op))
+        nodes.push_back(fused);
+      else if (!isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op) && !isWithoutElements(op))
+        return op.emitError() << "'" << op.getName()
+                              << "' stands outside of a fused op, expected 'tk-inline-pointwise' to have run";
+    }
+    return success();
+  }
+
   StepModel modelStep();
+  void describeReads(FusedOp node, OpModel &op);
+  bool isUpdated(unsigned argument);
   LogicalResult choosePlan();
-  LogicalResult overridePlan(StepModel &model);
-  FailureOr<unsigned> findNode(const TileOverride &tile);
+  LogicalResult overridePlan();
+  FailureOr<unsigned> findNode(const OpOverride &given);
   DictionaryAttr describePlan();
   void createKernel();
   void bindOutputs();
@@ -81,9 +105,12 @@ private:
   OpBuilder builder;
   SmallVector<FusedOp> nodes;
   SmallVector<unsigned> phases;
+  StepModel model;
   /// What is built, and what the planner would build by itself.
   GridPlan plan, chosen;
-  /// The nodes that the overrides of tiles name.
+  /// Where launches of one step and of several have a kernel each, that for which this one is.
+  std::optional<StepCount> stepCount;
+  /// The nodes that the overrides of ops name.
   SmallVector<unsigned> fixedNodes;
   /// The tile op of each node.
   SmallVector<TileOp> tiles;
@@ -94,6 +121,18 @@ private:
 };
 } // namespace
 
+void KernelBuilder::describeReads(FusedOp node, OpModel &op) {
+  op.readsState = op.readsInputs = false;
+  for (Value input : node.getInputs())
+    if (auto argument = dyn_cast<BlockArgument>(skipReshapes(input)))
+      (isUpdated(argument.getArgNumber()) ? op.readsState : op.readsInputs) = true;
+}
+
+bool KernelBuilder::isUpdated(unsigned argument) {
+  return llvm::any_of(llvm::seq<unsigned>(0, step.getNumResults()),
+                      [&](unsigned result) { return step.getUpdatedArg(result) == argument; });
+}
+
 StepModel KernelBuilder::modelStep() {
   StepModel model;
   DenseMap<Operation *, unsigned> numberOf;
@@ -102,6 +141,7 @@ StepModel KernelBuilder::modelStep() {
     model.ops.push_back(modelOf(node.getBody()));
     if (std::optional<std::string> operand = sharedOperandOf(node))
       model.ops.back().sharedOperand = operands.try_emplace(*operand, operands.size()).first->second;
+    describeReads(node, model.ops.back());
     numberOf[node] = number;
   }
   SmallVector<SmallVector<unsigned>> readers(step.getNumArguments());
@@ -130,29 +170,29 @@ StepModel KernelBuilder::modelStep() {
 }
 
 // The node that an override names; the report names it likewise.
-FailureOr<unsigned> KernelBuilder::findNode(const TileOverride &tile) {
+FailureOr<unsigned> KernelBuilder::findNode(const OpOverride &given) {
   SmallVector<std::string> names;
   DenseMap<unsigned, unsigned> sizeOfPhase;
   for (auto [number, phase] : llvm::enumerate(phases)) {
     unsigned op = sizeOfPhase[phase]++;
-    if (tile.phase == phase && tile.op == op)
+    if (given.phase == phase && given.op == op)
       return static_cast<unsigned>(number);
   }
   unsigned numPhases = sizeOfPhase.size();
   for (unsigned phase = 0; phase < numPhases; ++phase)
     names.push_back(std::to_string(phase) + ".0" +
                     (sizeOfPhase[phase] > 1 ? " to ." + std::to_string(sizeOfPhase[phase] - 1) : ""));
-  return step.emitError() << "the plan has " << tile.str()
+  return step.emitError() << "the plan has " << given.str()
                           << ", which names no operation, expected one of: " << llvm::join(names, ", ");
 }
 
 // Names are of the plan on the given grid, in which no tiles are overridden yet.
-LogicalResult KernelBuilder::overridePlan(StepModel &model) {
+LogicalResult KernelBuilder::overridePlan() {
   plan = planGrid(model, target, overrides.grid, overrides.cluster);
   phases = numberPhases(plan.places);
-  for (const TileOverride &tile : overrides.tiles) {
-    FailureOr<unsigned> number = findNode(tile);
-    if (failed(number) || failed(fixTile(nodes[*number], model.ops[*number], tile, target)))
+  for (const OpOverride &given : overrides.ops) {
+    FailureOr<unsigned> number = findNode(given);
+    if (failed(number) || failed(fixOp(nodes[*number], model.ops[*number], given, target)))
       return failure();
     fixedNodes.push_back(*number);
   }
@@ -162,9 +202,8 @@ LogicalResult KernelBuilder::overridePlan(StepModel &model) {
 }
 
 LogicalResult KernelBuilder::choosePlan() {
-  StepModel model = modelStep();
   plan = chosen = planGrid(model, target);
-  if (!overrides.empty() && failed(overridePlan(model)))
+  if (!overrides.empty() && failed(overridePlan()))
     return failure();
   PhaseProblem problem;
   problem.numNodes = nodes.size();
@@ -174,6 +213,15 @@ LogicalResult KernelBuilder::choosePlan() {
   std::string fault = verifyPhases(problem, plan.places);
   phases = numberPhases(plan.places);
   return fault.empty() ? success() : step.emitError() << "internal error in the phase schedule: " << fault;
+}
+
+// What is long gains little by another plan, and is long to compile.
+std::optional<PlanPair> KernelBuilder::planApart() const {
+  constexpr unsigned mostPhases = 12;
+  bool isLong = llvm::any_of(phases, [](unsigned phase) { return phase >= mostPhases; });
+  if (target.kind != TargetKind::Cuda || !overrides.empty() || isLong)
+    return std::nullopt;
+  return planRepeated(model, target, plan);
 }
 
 DictionaryAttr KernelBuilder::describePlan() {
@@ -214,7 +262,8 @@ void KernelBuilder::createKernel() {
                             builder.getI64IntegerAttr(plan.cluster), builder.getI64IntegerAttr(target.threads),
                             builder.getStringAttr(target.name),
                             /*shared_bytes=*/nullptr, /*arena_bytes=*/nullptr, describePlan(), /*launch_ns=*/nullptr,
-                            /*predicted_ns=*/nullptr, step.getFp32Attr());
+                            /*predicted_ns=*/nullptr, step.getFp32Attr(),
+                            stepCount ? StepCountAttr::get(builder.getContext(), *stepCount) : StepCountAttr());
   Block &body = kernel.getBody().emplaceBlock();
   for (auto [index, type] : llvm::enumerate(types))
     body.addArgument(type, index < step.getNumArguments() ? step.getArgument(index).getLoc() : step.getLoc());
@@ -289,6 +338,9 @@ TileOp KernelBuilder::createTile(FusedOp fused, const OpPlan &opPlan) {
   builder.restoreInsertionPoint(inside);
   auto tile = TileOp::create(builder, fused.getLoc(), inputs, outputs, tileSizesOf(fused.getBody(), opPlan));
   tile.setPredictedAttr(costAttr(builder.getContext(), opPlan.cost));
+  // Both kernels of a step add up in the same order.
+  if (stepCount && opPlan.groups > 0)
+    tile.setGroups(opPlan.groups);
   tile.getBody().takeBody(fused.getBody());
   return tile;
 }
@@ -341,7 +393,7 @@ void KernelBuilder::createCommits() {
 LogicalResult KernelBuilder::setSharedBytes() {
   if (target.kind != TargetKind::Cuda)
     return success();
-  for (auto [fixed, number] : llvm::zip(overrides.tiles, fixedNodes)) {
+  for (auto [fixed, number] : llvm::zip(overrides.ops, fixedNodes)) {
     TileOp tile = tiles[number];
     int64_t needed = sharedBytesOf(TileGeometry(tile), target.threads);
     if (needed <= target.sharedBytes)
@@ -355,6 +407,19 @@ LogicalResult KernelBuilder::setSharedBytes() {
   return success();
 }
 
-LogicalResult mlir::megakernel::buildKernel(StepOp step, const TargetFacts &target, const PlanOverrides &overrides) {
-  return KernelBuilder(step, target, overrides).run();
+LogicalResult mlir::megakernel::buildKernel(StepOp step, const TargetFacts &target, const PlanOverrides &overrides,
+                                            bool oneKernel) {
+  KernelBuilder one(step, target, overrides);
+  if (failed(one.choose()))
+    return failure();
+  std::optional<PlanPair> plans = oneKernel ? std::nullopt : one.planApart();
+  if (!plans)
+    return one.build();
+  OpBuilder builder(step);
+  builder.setInsertionPointAfter(step);
+  auto copy = cast<StepOp>(builder.clone(*step));
+  copy.setSymName((step.getSymName() + "_many").str());
+  KernelBuilder several(copy, target, overrides);
+  return success(succeeded(one.take(StepCount::One, plans->one)) && succeeded(one.build()) &&
+                 succeeded(several.take(StepCount::Several, plans->several)) && succeeded(several.build()));
 }

@@ -9,8 +9,10 @@
 
 namespace mlir::megakernel {
 
-/// Replaces a fused step by a kernel scheduled for `target`, as the planner chooses but for what is overridden.
-LogicalResult buildKernel(StepOp step, const trainkernel::TargetFacts &target, const PlanOverrides &overrides);
+/// Replaces a fused step by a kernel scheduled for `target`, as the planner chooses but for what is overridden; or by
+/// two, one for launches of one step and one for those of several, where that is faster and not `oneKernel`.
+LogicalResult buildKernel(StepOp step, const trainkernel::TargetFacts &target, const PlanOverrides &overrides,
+                          bool oneKernel);
 
 } // namespace mlir::megakernel
 

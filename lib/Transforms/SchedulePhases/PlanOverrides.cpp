@@ -23,8 +23,9 @@ std::string mlir::megakernel::writeSizes(ArrayRef<int64_t> sizes) {
   return text;
 }
 
-std::string TileOverride::str() const {
-  return "tile[" + std::to_string(phase) + "." + std::to_string(op) + "]=" + writeSizes(sizes);
+std::string OpOverride::str() const {
+  std::string name = "[" + std::to_string(phase) + "." + std::to_string(op) + "]=";
+  return sizes.empty() ? "cta" + name + std::to_string(firstCta) : "tile" + name + writeSizes(sizes);
 }
 
 std::string PlanOverrides::str() const {
@@ -33,23 +34,26 @@ std::string PlanOverrides::str() const {
     parts.push_back("grid=" + std::to_string(grid));
   if (cluster > 0)
     parts.push_back("cluster=" + std::to_string(cluster));
-  for (const TileOverride &tile : tiles)
-    parts.push_back(tile.str());
+  for (const OpOverride &op : ops)
+    parts.push_back(op.str());
   return llvm::join(parts, ",");
 }
 
 static bool parsePositive(StringRef text, int64_t &number) { return !text.getAsInteger(10, number) && number > 0; }
 
-static bool parseTile(StringRef key, StringRef value, TileOverride &tile) {
-  if (!key.consume_front("tile[") || !key.consume_back("]"))
+static bool parseOp(StringRef key, StringRef value, OpOverride &given) {
+  bool isTile = key.consume_front("tile[");
+  if ((!isTile && !key.consume_front("cta[")) || !key.consume_back("]"))
     return false;
   auto [phase, op] = key.split('.');
-  if (phase.getAsInteger(10, tile.phase) || op.getAsInteger(10, tile.op))
+  if (phase.getAsInteger(10, given.phase) || op.getAsInteger(10, given.op))
     return false;
+  if (!isTile)
+    return !value.getAsInteger(10, given.firstCta) && given.firstCta >= 0;
   SmallVector<StringRef> parts;
   value.split(parts, 'x');
   for (StringRef part : parts)
-    if (!parsePositive(part, tile.sizes.emplace_back()))
+    if (!parsePositive(part, given.sizes.emplace_back()))
       return false;
   return true;
 }
@@ -61,17 +65,18 @@ FailureOr<PlanOverrides> PlanOverrides::parse(Operation *step, StringRef text) {
   llvm::SmallDenseSet<StringRef> seen;
   for (StringRef part : parts) {
     auto [key, value] = part.split('=');
-    TileOverride tile;
+    OpOverride given;
     bool isRead = key == "grid"      ? parsePositive(value, plan.grid)
                   : key == "cluster" ? parsePositive(value, plan.cluster)
-                                     : parseTile(key, value, tile);
+                                     : parseOp(key, value, given);
     if (!isRead)
       return step->emitError() << "the plan has '" << part
-                               << "', expected grid=N, cluster=N or tile[PHASE.OP]=SIZES, such as tile[3.0]=64x64x256";
+                               << "', expected grid=N, cluster=N, tile[PHASE.OP]=SIZES or cta[PHASE.OP]=N, such as "
+                                  "tile[3.0]=64x64x256";
     if (!seen.insert(key).second)
       return step->emitError() << "the plan has '" << key << "' twice, expected it once";
-    if (key.starts_with("tile"))
-      plan.tiles.push_back(tile);
+    if (key.ends_with("]"))
+      plan.ops.push_back(given);
   }
   return plan;
 }
@@ -127,12 +132,15 @@ private:
 };
 } // namespace
 
-LogicalResult mlir::megakernel::fixTile(FusedOp op, OpModel &model, const TileOverride &tile,
-                                        const TargetFacts &target) {
+LogicalResult mlir::megakernel::fixOp(FusedOp op, OpModel &model, const OpOverride &given, const TargetFacts &target) {
+  if (given.sizes.empty()) {
+    model.fixedCta = given.firstCta;
+    return success();
+  }
   FusedRegion region = FusedRegion::get(op.getBody());
-  std::string fault = SizeRules(region).findFault(tile.sizes);
+  std::string fault = SizeRules(region).findFault(given.sizes);
   if (fault.empty()) {
-    OpPlan plan = planOf(op.getBody(), model, tile.sizes);
+    OpPlan plan = planOf(op.getBody(), model, given.sizes);
     model.isFixed = true;
     model.fixedTile = plan.tile;
     model.fixedSizes = plan.sizes;
@@ -140,5 +148,5 @@ LogicalResult mlir::megakernel::fixTile(FusedOp op, OpModel &model, const TileOv
   }
   if (fault.empty())
     return success();
-  return op.emitError() << "the plan has " << tile.str() << ", " << fault;
+  return op.emitError() << "the plan has " << given.str() << ", " << fault;
 }

@@ -34,7 +34,7 @@ struct SchedulePhasesPass : public megakernel::impl::TkSchedulePhasesBase<Schedu
     }
     for (auto step : llvm::make_early_inc_range(getOperation().getOps<StepOp>())) {
       FailureOr<PlanOverrides> overrides = readOverrides(step, *facts);
-      if (failed(overrides) || failed(buildKernel(step, *facts, *overrides)))
+      if (failed(overrides) || failed(buildKernel(step, *facts, *overrides, oneKernel)))
         return signalPassFailure();
     }
   }

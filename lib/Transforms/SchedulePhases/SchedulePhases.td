@@ -21,6 +21,8 @@ def TkSchedulePhases : Pass<"tk-schedule-phases", "::mlir::ModuleOp"> {
     that cannot be met, since tiles do not fit shared memory for instance.
   }];
   let options = [
+    Option<"oneKernel", "one-kernel", "bool", "false",
+           "Launches of one step and of several have one schedule, also where two are faster">,
     Option<"target", "target", "std::string", "\"sm_90a\"", "What to schedule for: cpu, sm_80, sm_90a">,
     Option<"grid", "grid", "int64_t", "0", "CTAs of the kernel; 0 lets the pass choose">,
     Option<"plan", "plan", "std::string", "\"\"",

@@ -30,7 +30,7 @@ from trainkernel.capture.roles import ResolvedRoles, RolesError, RoleTable, Step
 from trainkernel.capture.tensors import TensorType
 from trainkernel.errors import CaptureError
 from trainkernel.garbage import collected_rarely
-from trainkernel.manifest import ROW_MAJOR_VERSION, VERSION
+from trainkernel.manifest import ROW_MAJOR_VERSION, STRIDED_VERSION
 from trainkernel.pytree import TreeSpec
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def _manifest(
     ]
     return {
         "format": "trainkernel",
-        "version": VERSION if any(layouts) else ROW_MAJOR_VERSION,
+        "version": STRIDED_VERSION if any(layouts) else ROW_MAJOR_VERSION,
         "name": name,
         "inputs": inputs,
         "outputs": outputs,

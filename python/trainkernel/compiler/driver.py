@@ -139,7 +139,8 @@ def _finish(target: Target, results: StageResults) -> CompiledArtifact:
         raise InternalError(f"the compiled file does not pass the loader's checks: {error}") from error
     report = make_report(manifest, file_bytes=len(data), notes=results.notes, seconds=results.seconds)
     if isinstance(target, CudaTarget):
-        check_residency(manifest.kernel, max(report.registers or 0, report.repeat_registers or 0), target)
+        for kernel in (manifest.kernel, manifest.kernel.for_several):
+            check_residency(kernel, max(report.registers or 0, report.repeat_registers or 0), target)
     return CompiledArtifact(target, results.outputs, results.seconds, data, manifest, report)
 
 

@@ -11,7 +11,9 @@ from trainkernel.errors import CompileError
 Plan = str | Mapping[str, int | Sequence[int]]
 
 _PART = re.compile(
-    r"(?:(?:grid|cluster)=[1-9]\d{0,8}|tile\[\d{1,6}\.\d{1,6}\]=[1-9]\d{0,8}(?:x[1-9]\d{0,8})*)", re.ASCII
+    r"(?:(?:grid|cluster)=[1-9]\d{0,8}|tile\[\d{1,6}\.\d{1,6}\]=[1-9]\d{0,8}(?:x[1-9]\d{0,8})*"
+    r"|cta\[\d{1,6}\.\d{1,6}\]=\d{1,9})",
+    re.ASCII,
 )
 HINT = "the report (--report) names each operation and shows its tiles; docs/performance.md has the notation"
 
@@ -36,7 +38,7 @@ def read_plan(plan: Plan, until_after: str = "binary") -> str:
     parts = [part.strip() for part in text.split(",") if part.strip()]
     for part in parts:
         if not _PART.fullmatch(part):
-            expected = "grid=N, cluster=N or tile[PHASE.OP]=SIZES, such as tile[3.0]=64x64x256"
+            expected = "grid=N, cluster=N, tile[PHASE.OP]=SIZES or cta[PHASE.OP]=N, such as tile[3.0]=64x64x256"
             raise CompileError(f"the plan has {part!r}", expected=expected, hint=HINT)
     if parts and until_after in _BEFORE:
         hint = "leave the plan out, or stop after a later stage"

@@ -32,11 +32,13 @@ class _Lane:
     Attributes:
         stream: its handle.
         config: the launch configuration, which holds the stream.
+        several: that of launches of several steps.
         workspace: address of the workspace; used by one launch at a time, since a stream orders its launches.
     """
 
     stream: int
     config: Any
+    several: Any
     workspace: int
 
 
@@ -66,7 +68,9 @@ class CudaBackend:
         index = _ordinal(device, driver)
         self.device = Device("cuda", index)
         _check_architecture(target, driver, index)
-        _check_kernel_limits(self._kernel, driver, index)
+        self._several = self._kernel.for_several
+        for kernel in (self._kernel, self._several):
+            _check_kernel_limits(kernel, driver, index)
         # A program may be collected, and give its workspace back, at any line of ours that allocates.
         self._lock = threading.RLock()
         self._lanes: dict[tuple[int, int], _Lane] = {}
@@ -97,16 +101,16 @@ class CudaBackend:
     def _load(self, artifact: Artifact) -> None:
         self._path = artifact.path
         self._module = self._driver.load_module(artifact.data)
-        self._function = self._repeating = self._find_function(self._kernel.symbol)
+        self._function = self._repeating = self._find_function(self._kernel, self._kernel.symbol)
         repeat = self._kernel.repeat
         # Both now: a stream that is being captured might refuse to load code.
         if repeat is not None and repeat.symbol != self._kernel.symbol:
-            self._repeating = self._find_function(repeat.symbol)
+            self._repeating = self._find_function(self._several, repeat.symbol)
         # The first stream's workspace is made here, so that too little memory shows now and not in the training loop.
         self._spare.append(self._make_workspace())
 
-    def _find_function(self, symbol: str) -> int:
-        driver, kernel = self._driver, self._kernel
+    def _find_function(self, kernel: KernelSpec, symbol: str) -> int:
+        driver = self._driver
         assert self._module is not None
         try:
             function = driver.function(self._module, symbol)
@@ -118,7 +122,8 @@ class CudaBackend:
 
     def _make_workspace(self) -> int:
         # cuMemAlloc aligns to 256 bytes; a manifest may ask for more.
-        size, align = self._kernel.workspace_bytes, self._kernel.workspace_align
+        size = max(self._kernel.workspace_bytes, self._several.workspace_bytes)
+        align = max(self._kernel.workspace_align, self._several.workspace_align)
         pointer = self._driver.allocate_zeroed(max(size, 1) + (align if align > 256 else 0))
         start = pointer + (-pointer % align)
         self._allocations[start] = pointer
@@ -182,13 +187,15 @@ class CudaBackend:
                 return
             self._params[self._count + 1 :] = repeat
             try:
-                driver.launch(lane.config, self._repeating, self._params_address)
+                driver.launch(lane.several, self._repeating, self._params_address)
             finally:
                 self._params[self._count + 1 :] = (1, 1)
 
     def _make_lane(self, key: tuple[int, int], handle: int) -> _Lane:
         workspace = self._spare.pop() if self._spare else self._make_workspace()
-        lane = self._lanes[key] = _Lane(handle, self._driver.make_config(self._kernel, handle), workspace)
+        config = self._driver.make_config(self._kernel, handle)
+        several = config if self._several is self._kernel else self._driver.make_config(self._several, handle)
+        lane = self._lanes[key] = _Lane(handle, config, several, workspace)
         self._show_lane(key, lane)
         return lane
 

@@ -1,5 +1,5 @@
 // What a step keeps in shared memory is staged again in each step of a launch, and once in each.
-// RUN: tk-opt %s --tk-keep-operands --tk-repeat-steps --tk-prefetch-inputs --convert-megakernel-to-gpu=separate-phases=0 | FileCheck %s
+// RUN: tk-opt %s --tk-keep-operands --tk-prefetch-inputs --convert-megakernel-to-gpu=separate-phases=0 | FileCheck %s
 
 // CHECK: scf.while
 // The weights, while the step before ends: they are written by none.
@@ -56,6 +56,7 @@ module attributes {megakernel.manifest = "{}"} {
         megakernel.yield %r : tensor<32x32xf32>
       }
     }
+    megakernel.repeat <grid>
     megakernel.return
   }
 }

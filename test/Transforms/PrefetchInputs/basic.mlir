@@ -1,6 +1,6 @@
 // RUN: tk-opt %s --tk-prefetch-inputs --split-input-file | FileCheck %s
 
-// Nothing writes %x ahead of the barrier; %b is what the barrier is for.
+// Nothing writes %x ahead of the barrier; %b is what the barrier is for, since another CTA wrote it.
 // CHECK-LABEL: megakernel.kernel @weights
 // CHECK-NOT: prefetched
 // CHECK: megakernel.barrier
@@ -17,7 +17,8 @@ megakernel.kernel @weights(%x: memref<4xf32> {megakernel.role = #megakernel.role
   }
   megakernel.barrier <grid>
   megakernel.phase {
-    megakernel.tile ins(%a = %b : memref<4xf32>, %c = %x : memref<4xf32>) outs(%y : memref<4xf32>) sizes [2] {
+    megakernel.tile ins(%a = %b : memref<4xf32>, %c = %x : memref<4xf32>) outs(%y : memref<4xf32>) sizes [2]
+        first_cta 1 {
       megakernel.yield %a : tensor<4xf32>
     }
   }
@@ -42,7 +43,7 @@ megakernel.kernel @not_here(%x: memref<4xf32> {megakernel.role = #megakernel.rol
   }
   megakernel.barrier <grid>
   megakernel.phase {
-    megakernel.tile ins(%a = %c : memref<4xf32>) outs(%y : memref<4xf32>) sizes [2] {
+    megakernel.tile ins(%a = %c : memref<4xf32>) outs(%y : memref<4xf32>) sizes [2] first_cta 1 {
       megakernel.yield %a : tensor<4xf32>
     }
   }

@@ -1,7 +1,8 @@
 // The first phase of a kernel that repeats stands behind the barrier between two steps.
 // RUN: tk-opt %s --tk-prefetch-inputs | FileCheck %s
 
-// The last phase of the step before writes %w, which is %n then; nothing writes the batch %x, nor %v so late.
+// On other CTAs the last phase of the step before writes %w, which is %n then; nothing writes the batch %x, nor %v so
+// late.
 // CHECK-LABEL: megakernel.kernel @step
 // CHECK: megakernel.tile ins(%{{.*}} = %arg0 : memref<4xf32>, %{{.*}} = %arg1 : memref<4xf32>, %{{.*}} = %arg2
 // CHECK-SAME: attributes {prefetched = array<i64: 1, 2>}
@@ -26,7 +27,7 @@ megakernel.kernel @step(%w: memref<4xf32> {megakernel.role = #megakernel.role<st
   }
   megakernel.barrier <grid>
   megakernel.phase {
-    megakernel.tile ins(%a = %y : memref<4xf32>) outs(%n : memref<4xf32>) sizes [2] {
+    megakernel.tile ins(%a = %y : memref<4xf32>) outs(%n : memref<4xf32>) sizes [2] first_cta 1 {
       megakernel.yield %a : tensor<4xf32>
     }
   }

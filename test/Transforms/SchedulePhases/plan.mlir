@@ -15,7 +15,7 @@
 // RUN: not tk-opt %s --tk-schedule-phases=plan=grdi=8 2>&1 | FileCheck %s --check-prefix=KEY
 // RUN: not tk-opt %s --tk-schedule-phases=plan=tile[0.0]=8xx8 2>&1 | FileCheck %s --check-prefix=KEY
 // RUN: not tk-opt %s --tk-schedule-phases=plan=grid=0 2>&1 | FileCheck %s --check-prefix=KEY
-// KEY: error: the plan has '{{.*}}', expected grid=N, cluster=N or tile[PHASE.OP]=SIZES
+// KEY: error: the plan has '{{.*}}', expected grid=N, cluster=N, tile[PHASE.OP]=SIZES or cta[PHASE.OP]=N
 // RUN: not tk-opt %s --tk-schedule-phases=plan=grid=4,grid=8 2>&1 | FileCheck %s --check-prefix=TWICE
 // TWICE: error: the plan has 'grid' twice, expected it once
 // RUN: not tk-opt %s --tk-schedule-phases="grid=4 plan=grid=8" 2>&1 | FileCheck %s --check-prefix=BOTH

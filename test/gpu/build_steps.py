@@ -26,16 +26,15 @@ from gpu_steps import STEPS, GpuStep
 from special_steps import STEPS as SPECIAL_STEPS
 from step_files import (
     CHAIN,
-    clone,
     misjudged,
     run_chain,
     save_tensors,
     steps_folder,
-    tensors_of,
     to_double,
 )
 
 from many_steps import differences
+from tensor_trees import clone, tensors_of
 from trainkernel.capture import CapturedStep, capture
 from trainkernel.compiler import compile_step
 from trainkernel.errors import InternalError, TrainKernelError

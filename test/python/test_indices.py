@@ -172,7 +172,7 @@ def test_a_tensor_at_indices_has_the_gradients_of_all_places_once(dtype: Any) ->
         def loss(s: Any) -> Any:
             rows = torch.index_fill(x * s["x"], dim=0, index=i, value=s["v"])
             columns = x.index_fill(-1, torch.tensor([2, 2, 0]), s["v"].to(x.dtype) * 3)
-            whole = s["v"].index_fill(0, torch.tensor(0), s["x"].float().mean())
+            whole = s["v"].index_fill(0, i[3], s["x"].float().mean())
             return (rows.float() ** 2).sum() + (columns.float() ** 2 * 3).sum() + whole.float()
 
         gradients, value = grad_and_value(loss)(state)

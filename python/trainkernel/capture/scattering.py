@@ -90,7 +90,7 @@ def index_fill(tensor: torch.Tensor, dim: int, index: torch.Tensor, value: Any) 
     if tensor.numel() == 0 or index.numel() == 0:
         return tensor.clone()
     if tensor.dim() == 0:
-        return _as(value, tensor).clone()
+        return index_fill(tensor.reshape(1), 0, index, value).reshape(())
     hit, outside = _named(tensor, dim, index)
     return torch.where(outside, poison_of(tensor.dtype), torch.where(hit, _as(value, tensor), tensor))
 
@@ -98,8 +98,10 @@ def index_fill(tensor: torch.Tensor, dim: int, index: torch.Tensor, value: Any) 
 def index_fill_with_tensor(input: torch.Tensor, dim: int, index: torch.Tensor, value: torch.Tensor) -> Any:
     """``torch.index_fill`` with a value that may have a gradient; PyTorch's own asks which indices differ."""
     is_usual = input.is_floating_point() and input.numel() and index.numel() and index.dtype is torch.int64
-    if value.dim() or input.dim() == 0 or not is_usual:
+    if value.dim() or not is_usual:
         return torch.index_fill(input, dim, index, value)
+    if input.dim() == 0:
+        return index_fill_with_tensor(input.reshape(1), 0, index, value).reshape(())
     hit, outside = _named(input, dim, index)
     # The factor is in the gradient, too.
     value = _as(value, input) * torch.where(outside, math.nan, 1.0).to(input.dtype)

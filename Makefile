@@ -1,6 +1,8 @@
 # Everything runs in .venv, which is made on first use. `make` alone prints what there is.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 JOBS ?= $(shell nproc)
+# Processes of tests, each of which has PyTorch loaded.
+TEST_JOBS ?= $(shell echo $$(( $(JOBS) < 8 ? $(JOBS) : 8 )))
 VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
@@ -65,20 +67,29 @@ dev: build/build.ninja
 demo: dev
 	$(BIN)/python examples/online_training.py
 
+# What takes one core each is done at once, then what takes all.
 check: dev
+	@$(MAKE) --no-print-directory -j $(TEST_JOBS) --output-sync=target check-sources check-types check-built
+	$(call step,steps for GPUs,$(BIN)/python test/gpu/build_steps.py --jobs $(TEST_JOBS) >build/gpu-steps.log || { cat build/gpu-steps.log; false; })
+	@echo "== pytest"
+	@$(BIN)/python -m pytest -q -n $(TEST_JOBS) --dist worksteal
+
+.PHONY: check-sources check-types check-built check-wheel
+check-sources: $(VENV)/packages
 	$(call step,ruff format,$(BIN)/ruff format --check --quiet $(PYTHON_FOLDERS))
 	$(call step,ruff check,$(BIN)/ruff check --quiet $(PYTHON_FOLDERS))
 	$(call step,clang-format,$(BIN)/clang-format --dry-run -Werror $(CXX_SOURCES))
+
+check-types: $(VENV)/packages
 	$(call step,mypy,$(BIN)/mypy)
+
+# One behind another: the first and the last are builds.
+check-built: build/build.ninja
 	$(call step,docs,$(BIN)/ninja -C build docs >build/docs.log && cmp build/docs/dialect.md docs/dialect.md && cmp build/docs/passes.md docs/passes.md)
 	$(call step,lit,$(BIN)/lit -q --order smart test)
 	$(call step,wheel,$(MAKE) --no-print-directory check-wheel)
-	$(call step,steps for GPUs,$(BIN)/python test/gpu/build_steps.py >build/gpu-steps.log || { cat build/gpu-steps.log; false; })
-	@echo "== pytest"
-	@$(BIN)/python -m pytest -q
 
 # The installed package is complete, and its runtime starts without PyTorch and MLIR: only the named packages are there.
-.PHONY: check-wheel
 check-wheel: wheel
 	@rm -rf build/installed
 	@$(BIN)/python -m pip install --quiet --no-deps --target build/installed dist/trainkernel-*.whl

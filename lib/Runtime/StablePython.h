@@ -55,6 +55,7 @@ TK_PYTHON void *PyCapsule_GetPointer(PyObject *, const char *);
 TK_PYTHON PyObject *PyCFunction_NewEx(PyMethodDef *, PyObject *, PyObject *);
 TK_PYTHON void *PyEval_SaveThread();
 TK_PYTHON void PyEval_RestoreThread(void *);
+TK_PYTHON int Py_IsInitialized();
 
 namespace trainkernel {
 
@@ -65,7 +66,7 @@ inline bool hasPython() {
          PyList_Size && PyList_GetItem && PyList_New && PyList_SetItem && PySequence_List && PyTuple_Size &&
          PyTuple_GetItem && PyTuple_New && PyTuple_SetItem && PyFloat_AsDouble && PyLong_FromLong &&
          PyLong_FromUnsignedLongLong && PyErr_Clear && PyCapsule_New && PyCapsule_GetPointer && PyCFunction_NewEx &&
-         PyEval_SaveThread && PyEval_RestoreThread;
+         PyEval_SaveThread && PyEval_RestoreThread && Py_IsInitialized;
 }
 
 /// The type of an object, which keeps it.
@@ -75,16 +76,22 @@ inline PyObject *typeOf(PyObject *object) {
   return type;
 }
 
+/// Gives up references of a call. Where Python ends while a thread waits to go on, Python ends the thread, which
+/// unwinds its stack through us: its objects are no longer the thread's to touch.
+inline void release(PyObject *const *objects, size_t count) {
+  if (!count || !Py_IsInitialized())
+    return;
+  for (size_t i = 0; i < count; ++i)
+    Py_DecRef(objects[i]);
+}
+
 /// A strong reference, or null.
 class Owned {
 public:
   explicit Owned(PyObject *object) : object(object) {}
   Owned(const Owned &) = delete;
   Owned &operator=(const Owned &) = delete;
-  ~Owned() {
-    if (object)
-      Py_DecRef(object);
-  }
+  ~Owned() noexcept(false) { trainkernel::release(&object, object ? 1 : 0); }
   static PyObject *share(PyObject *object) {
     Py_IncRef(object);
     return object;
@@ -126,10 +133,7 @@ private:
 class References {
 public:
   explicit References(size_t most) : objects(most) {}
-  ~References() {
-    for (size_t i = 0; i < count; ++i)
-      Py_DecRef(objects[i]);
-  }
+  ~References() noexcept(false) { release(objects.data(), count); }
   /// Takes over a strong reference.
   void add(PyObject *owned) { objects[count++] = owned; }
   size_t size() const { return count; }

@@ -54,7 +54,7 @@ struct StepCall {
   /// The inputs of the last donation that was found free of overlaps.
   std::vector<uint64_t> disjoint;
 
-  ~StepCall() { Py_DecRef(kept); }
+  ~StepCall() noexcept(false) { release(&kept, kept ? 1 : 0); }
 };
 
 /// Results besides CUDA's own errors, which are positive.

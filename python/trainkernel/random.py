@@ -36,6 +36,8 @@ from collections.abc import Sequence
 
 import torch
 
+__all__ = ["Dropout", "Generator", "advance", "bits", "dropout", "normal", "philox", "state", "uniform"]
+
 _MASK = 0xFFFFFFFF
 _FACTORS = (0xD2511F53, 0xCD9E8D57)
 _STEPS = (0x9E3779B9, 0xBB67AE85)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -9,6 +10,13 @@ from pathlib import Path
 
 from conformance_ops import GROUPS
 from conformance_run import Outcome
+
+_STATUSES = ("passed", "refused", "wrong", "crashed")
+_ROW = re.compile(
+    r"\| `([^`]*)` \|(?P<passed>[ \d]*)\|(?P<refused>[ \d]*)\|(?P<wrong>[ \d]*)\|(?P<crashed>[ \d]*)\| (?P<why>.*?) ?\|"
+)
+_REASON = re.compile(r"\| (\d+) \| (.*) \|")
+_REASON_HEAD = ["| samples | reason |", "| ---: | --- |"]
 
 _HEAD = """# Conformance
 
@@ -55,13 +63,47 @@ def write_table(results: Iterable[Outcome], most: int, path: Path | None = None)
         path.write_text(text)
 
 
+def update_table(results: Iterable[Outcome], path: Path) -> None:
+    """Replace the rows of some operators on the page, and what is counted of all.
+
+    Args:
+        results: of these operators.
+        path: of the page.
+
+    Raises:
+        ValueError: a row has several reasons, of each of which the page does not say how often it was there.
+    """
+    found = [outcome for outcome in results if outcome.status != "undefined"]
+    lines, reasons, old = path.read_text().splitlines(), Counter[str](), Counter[str]()
+    for number, line in enumerate(lines):
+        if row := _ROW.fullmatch(line):
+            name, why = row[1], row["why"]
+            of_op = [outcome for outcome in found if outcome.op.replace("/", ", ") == name]
+            if of_op:
+                if "; " in why:
+                    raise ValueError(f"the row of {name} has several reasons: make the whole page anew")
+                reasons[why] -= int(row["refused"].strip() or 0)
+                reasons.update(_short(outcome.reason) for outcome in of_op if outcome.status == "refused")
+                lines[number] = _row(of_op[0].op, of_op)
+            new = _ROW.fullmatch(lines[number])
+            assert new is not None
+            old.update({status: int(new[status].strip() or 0) for status in _STATUSES})
+        elif count := _REASON.fullmatch(line):
+            reasons[count[2]] += int(count[1])
+    start = next(number for number, line in enumerate(lines) if line.startswith("## Refused, by reason"))
+    total = next(number for number, line in enumerate(lines) if line.startswith("In all: "))
+    lines[total] = f"In all: {_counts(old)} of {old.total()}."
+    lines[start:] = ["## Refused, by reason", "", *_REASON_HEAD, *_reason_rows(+reasons)]
+    path.write_text("\n".join(lines) + "\n")
+
+
 def _row(name: str, found: Sequence[Outcome]) -> str:
     if not found:
         return ""
     count = Counter(outcome.status for outcome in found)
     reasons = Counter(_short(outcome.reason) for outcome in found if outcome.status == "refused")
     why = "; ".join(reason for reason, _ in reasons.most_common(3))
-    cells = [str(count[status] or "") for status in ("passed", "refused", "wrong", "crashed")]
+    cells = [str(count[status] or "") for status in _STATUSES]
     return f"| `{name.replace('/', ', ')}` | {' | '.join(cells)} | {why} |"
 
 
@@ -73,10 +115,12 @@ def _reasons(found: Sequence[Outcome]) -> list[str]:
             continue
         if status != "refused":
             reasons = Counter(f"{o.op} {o.dtype} {o.index}: {_short(o.reason)}" for o in found if o.status == status)
-        lines += [f"## {status.capitalize()}, by reason", "", "| samples | reason |", "| ---: | --- |"]
-        lines += [f"| {count} | {reason} |" for reason, count in reasons.most_common()]
-        lines += [""]
+        lines += [f"## {status.capitalize()}, by reason", "", *_REASON_HEAD, *_reason_rows(reasons), ""]
     return lines
+
+
+def _reason_rows(reasons: Counter[str]) -> list[str]:
+    return [f"| {count} | {reason} |" for reason, count in reasons.most_common()]
 
 
 def _short(reason: str) -> str:
@@ -84,4 +128,4 @@ def _short(reason: str) -> str:
 
 
 def _counts(total: Counter[str]) -> str:
-    return ", ".join(f"{total[status]} {status}" for status in ("passed", "refused", "wrong", "crashed"))
+    return ", ".join(f"{total[status]} {status}" for status in _STATUSES)

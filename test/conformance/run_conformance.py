@@ -23,7 +23,7 @@ import torch
 from conformance_cases import Case, cases_of, dtypes_of
 from conformance_ops import GROUPS, operators
 from conformance_run import Outcome, outcomes
-from conformance_table import write_table
+from conformance_table import update_table, write_table
 
 #: Samples of one operator and dtype that are tried by default; of more, as many at equal distances.
 MOST_SAMPLES = 64
@@ -37,6 +37,7 @@ def main() -> int:
     parser.add_argument("--results", type=Path, default=Path("build/conformance"), help="folder of the results")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="processes")
     parser.add_argument("--only", nargs="*", default=[], help="operators or groups instead of all")
+    parser.add_argument("--update", action="store_true", help="with --only: replace the rows of the page")
     parser.add_argument("--samples", type=int, default=MOST_SAMPLES, help="of an operator and dtype, at most")
     parser.add_argument("--fresh", action="store_true", help="try again what has results")
     parser.add_argument("--table", type=Path, default=Path("docs/conformance.md"), help="where the table goes")
@@ -49,7 +50,11 @@ def main() -> int:
     found = [task for task in tasks([]) if task.is_done(options.results)]
     results = [outcome for task in found for outcome in task.read(options.results)]
     if options.only:
-        write_table([r for task in tasks(options.only) for r in task.read(options.results)], options.samples)
+        results = [outcome for task in tasks(options.only) for outcome in task.read(options.results)]
+    if options.update and options.only:
+        update_table(results, options.table)
+    elif options.only:
+        write_table(results, options.samples)
     else:
         write_table(results, options.samples, options.table)
     return int(any(outcome.status in ("wrong", "crashed") for outcome in results))

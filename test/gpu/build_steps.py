@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -26,16 +28,15 @@ from gpu_steps import STEPS, GpuStep
 from special_steps import STEPS as SPECIAL_STEPS
 from step_files import (
     CHAIN,
-    clone,
     misjudged,
     run_chain,
     save_tensors,
     steps_folder,
-    tensors_of,
     to_double,
 )
 
 from many_steps import differences
+from tensor_trees import clone, tensors_of
 from trainkernel.capture import CapturedStep, capture
 from trainkernel.compiler import compile_step
 from trainkernel.errors import InternalError, TrainKernelError
@@ -138,11 +139,27 @@ def build_special_step(name: str, folder: Path) -> dict[str, Any]:
     return entry
 
 
+def _build(name: str, folder: Path) -> dict[str, Any]:
+    return build_special_step(name, folder) if name in SPECIAL_STEPS else build_step(name, STEPS[name], folder)
+
+
+def _entries(names: Sequence[str], folder: Path, jobs: int) -> Iterator[dict[str, Any]]:
+    """The entry of each step, in as many processes."""
+    work = partial(_build, folder=folder)
+    if jobs == 1:
+        yield from map(work, names)
+        return
+    # Spawned: threads of PyTorch do not survive a fork.
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+        yield from pool.map(work, names)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Build the steps that the command line names, or all."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="steps (default: all)")
     parser.add_argument("--output", type=Path, default=steps_folder(), help="folder (default: %(default)s)")
+    parser.add_argument("--jobs", type=int, default=1, help="processes (default: %(default)s)")
     given = parser.parse_args(arguments)
     known = [*STEPS, *SPECIAL_STEPS]
     unknown = sorted(set(given.names) - set(known))
@@ -151,12 +168,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given.output.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
     entries: dict[str, Any] = {}
-    for name in given.names or known:
-        special = name in SPECIAL_STEPS
-        entries[name] = (
-            build_special_step(name, given.output) if special else build_step(name, STEPS[name], given.output)
-        )
-        for part, error in entries[name]["errors"].items():
+    names = given.names or known
+    for name, entry in zip(names, _entries(names, given.output, given.jobs), strict=True):
+        entries[name] = entry
+        for part, error in entry["errors"].items():
             print(f"{name} {part} {error}", flush=True)
     (given.output / "steps.json").write_text(json.dumps(entries, indent=1) + "\n")
     bad = [name for name, entry in entries.items() if entry["errors"]]

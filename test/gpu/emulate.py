@@ -22,13 +22,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 
 import torch
 from gpu_steps import STEPS, GpuStep
-from step_files import clone, misjudged, tensors_of, to_double
+from step_files import misjudged, to_double
 from torch.utils._pytree import tree_map
 
 from benchmarks.steps.common import EXACT, Case, Source
 from benchmarks.suite import ALL
 from emulated_steps import faults_of
 from emulator import EmulatorError, load_emulated, missing_emulator
+from tensor_trees import clone, tensors_of
 from trainkernel.capture import capture
 from trainkernel.errors import TrainKernelError
 

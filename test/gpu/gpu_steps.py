@@ -17,6 +17,7 @@ import gpu_losses as losses
 import gpu_modules as modules
 import gpu_selections as selections
 import gpu_states as states
+import gpu_strided as strided
 import random_steps
 import torch
 from torch.func import grad_and_value
@@ -267,6 +268,13 @@ _PLANS = (
 )
 
 
+_STRIDED = {
+    f"strided_{name}": GpuStep(
+        descend(loss_of, batch_tensors=len(make_args()) - 1, returns_gradients=True), make_args, dtype
+    )
+    for name, (loss_of, make_args, dtype) in strided.DESCENTS.items()
+}
+
 _MODULES = {f"module_{name}": GpuStep(make, make_args, F32) for name, (make, make_args) in modules.STEPS.items()}
 
 
@@ -302,7 +310,7 @@ def _all_steps() -> dict[str, GpuStep]:
         steps[f"many_{name}"] = GpuStep(partial(_as_it_is, step), make_args, F32)
     for seed in range(random_steps.COUNT):
         steps[f"random_{seed}"] = GpuStep(*random_steps.random_step(seed))
-    return steps | _STATES | _MODULES
+    return steps | _STATES | _STRIDED | _MODULES
 
 
 #: All steps by name.

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import torch
 from gpu_steps import GpuStep
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+
+from tensor_trees import bytes_of, laid_out, tensors_of
 
 FOLDER_VARIABLE = "TRAINKERNEL_GPU_STEPS"
 #: Of how many donated steps the results are compared.
@@ -24,16 +26,6 @@ def steps_folder() -> Path:
     """Where the compiled steps are: TRAINKERNEL_GPU_STEPS, or build/gpu-steps of this checkout."""
     given = os.environ.get(FOLDER_VARIABLE)
     return Path(given) if given else Path(__file__).resolve().parents[2] / "build" / "gpu-steps"
-
-
-def tensors_of(tree: Any) -> list[torch.Tensor]:
-    """The tensors of a tree; PyTorch takes None for a leaf."""
-    return [leaf for leaf in tree_leaves(tree) if leaf is not None]
-
-
-def clone(tree: Any) -> Any:
-    """A copy of a tree of tensors."""
-    return tree_map(lambda leaf: leaf if leaf is None else leaf.clone(), tree)
 
 
 def to_double(tree: Any) -> Any:
@@ -53,25 +45,25 @@ def run_chain(step: Any, args: tuple[Any, ...], **options: Any) -> list[list[tor
 
 
 def save_tensors(path: Path, groups: dict[str, Sequence[torch.Tensor]]) -> None:
-    """Write lists of tensors; what numpy has no dtype for is written as bytes."""
+    """Write lists of tensors, with their strides; what numpy has no dtype for is written as bytes."""
     arrays: dict[str, Any] = {}
-    dtypes: dict[str, tuple[str, list[int]]] = {}
+    kinds: dict[str, tuple[str, list[int], list[int]]] = {}
     for group, tensors in groups.items():
         for index, tensor in enumerate(tensors):
             key = f"{group}.{index}"
-            dtypes[key] = (str(tensor.dtype).removeprefix("torch."), list(tensor.shape))
-            arrays[key] = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
-    np.savez(path, dtypes=np.frombuffer(json.dumps(dtypes).encode(), np.uint8), **arrays)
+            kinds[key] = (str(tensor.dtype).removeprefix("torch."), list(tensor.shape), list(tensor.stride()))
+            arrays[key] = bytes_of(tensor).numpy()
+    np.savez(path, kinds=np.frombuffer(json.dumps(kinds).encode(), np.uint8), **arrays)
 
 
 def load_tensors(path: Path, device: str = "cpu") -> dict[str, list[torch.Tensor]]:
-    """Read what :func:`save_tensors` wrote."""
+    """Read what :func:`save_tensors` wrote; the tensors lie in memory as those did."""
     groups: dict[str, list[torch.Tensor]] = {}
     with np.load(path) as data:
-        dtypes = json.loads(data["dtypes"].tobytes())
-        for key, (dtype, shape) in dtypes.items():
-            tensor = torch.from_numpy(data[key].copy()).view(getattr(torch, dtype)).reshape(shape)
-            groups.setdefault(key.rpartition(".")[0], []).append(tensor.to(device))
+        kinds = json.loads(data["kinds"].tobytes())
+        for key, (dtype, shape, strides) in kinds.items():
+            values = torch.from_numpy(data[key].copy()).view(getattr(torch, dtype)).reshape(shape).to(device)
+            groups.setdefault(key.rpartition(".")[0], []).append(laid_out(values, strides))
     return groups
 
 

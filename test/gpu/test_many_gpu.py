@@ -16,7 +16,8 @@ if not torch.cuda.is_available():
 from step_files import replay_afresh  # noqa: E402
 from test_steps_gpu import Ready, poisoned, ready  # noqa: E402, F401
 
-from many_steps import clone, differences, entries_of, ring_of, same_bits, single_calls, tensors_of  # noqa: E402
+from many_steps import differences, entries_of, ring_of, single_calls  # noqa: E402
+from tensor_trees import clone, same_bits, tensors_of  # noqa: E402
 
 pytestmark = [pytest.mark.usefixtures("live_gpu"), pytest.mark.filterwarnings("default")]
 

@@ -11,8 +11,9 @@ if not torch.cuda.is_available():
     pytest.skip("no GPU, or this torch has no CUDA", allow_module_level=True)
 
 from special_steps import STEPS  # noqa: E402
-from step_files import steps_folder, tensors_of, to_double  # noqa: E402
+from step_files import steps_folder, to_double  # noqa: E402
 
+from tensor_trees import tensors_of  # noqa: E402
 from trainkernel.runtime import load  # noqa: E402
 
 NEEDED_BYTES = 30 << 30

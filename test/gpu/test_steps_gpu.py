@@ -22,16 +22,15 @@ from gpu_steps import STEPS, GpuStep  # noqa: E402
 from step_files import (  # noqa: E402
     CHAIN,
     arguments_of,
-    clone,
     load_tensors,
     misjudged,
     replay_afresh,
     run_chain,
     steps_folder,
-    tensors_of,
     to_double,
 )
 
+from tensor_trees import clone, same_bits, tensors_of  # noqa: E402
 from trainkernel.runtime import LoadedStep, load  # noqa: E402
 
 FOLDER = steps_folder()
@@ -89,12 +88,6 @@ def poisoned() -> Iterator[None]:
         yield
     finally:
         torch.use_deterministic_algorithms(False)
-
-
-def same_bits(a: Any, b: Any) -> bool:
-    """Whether the tensors of two trees are equal bit by bit."""
-    pairs = zip(tensors_of(a), tensors_of(b), strict=True)
-    return all(torch.equal(x.reshape(-1).view(torch.uint8), y.reshape(-1).view(torch.uint8)) for x, y in pairs)
 
 
 def test_a_step_is_as_near_to_float64_as_eager_and_leaves_its_inputs(ready: Ready) -> None:

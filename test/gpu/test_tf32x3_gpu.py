@@ -18,8 +18,9 @@ if not torch.cuda.is_available():
     pytest.skip("no GPU, or this torch has no CUDA", allow_module_level=True)
 
 from special_steps import DEPTHS, STEPS  # noqa: E402
-from step_files import steps_folder, tensors_of  # noqa: E402
+from step_files import steps_folder  # noqa: E402
 
+from tensor_trees import tensors_of  # noqa: E402
 from trainkernel.runtime import LoadedStep, load  # noqa: E402
 
 pytestmark = [pytest.mark.usefixtures("live_gpu"), pytest.mark.filterwarnings("default")]

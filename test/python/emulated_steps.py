@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 from gpu_steps import GpuStep
-from step_files import clone, misjudged, run_chain, tensors_of, to_double
+from step_files import misjudged, run_chain, to_double
 
 from emulator import load_emulated
 from many_steps import differences
+from tensor_trees import clone, same_bits, tensors_of
 from trainkernel.capture import capture
 from trainkernel.runtime import LoadedStep
 
@@ -38,7 +39,7 @@ def faults_of(step: GpuStep, arch: str = "sm_90a", *, seed: int = 0, thorough: b
     loaded = emulated(step, args, arch, seed)
     before = clone(args)
     ours = tensors_of(loaded(*args))
-    wrong = [] if _same_bits(before, args) else ["an input changed"]
+    wrong = [] if same_bits(before, args) else ["an input changed"]
     eager, exact = step.make(step.compute), step.make(torch.float64)
     judge = partial(misjudged, step.compute, args[0])
     wrong += judge(ours, [tensors_of(eager(*args))], [tensors_of(exact(*to_double(args)))])
@@ -48,8 +49,3 @@ def faults_of(step: GpuStep, arch: str = "sm_90a", *, seed: int = 0, thorough: b
         wrong += [f"after several steps {text}" for text in after]
         wrong += differences(loaded, args, [(3, 2)]) + differences(loaded, args, [(3, 2)], donate=True)
     return wrong
-
-
-def _same_bits(a: Any, b: Any) -> bool:
-    pairs = zip(tensors_of(a), tensors_of(b), strict=True)
-    return all(torch.equal(x.reshape(-1).view(torch.uint8), y.reshape(-1).view(torch.uint8)) for x, y in pairs)

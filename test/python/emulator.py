@@ -242,7 +242,7 @@ class EmulatorBackend:
         self._workspace[_BARRIER_STATE:] = 0xFF
         specs = [*manifest.inputs, *manifest.outputs]
         buffers = [
-            Buffer(spec.name, address, spec.nbytes, index < len(manifest.inputs))
+            Buffer(spec.name, address, spec.span, index < len(manifest.inputs))
             for index, (spec, address) in enumerate(zip(specs, pointers, strict=True))
         ]
         buffers.append(Buffer("the workspace", self._workspace.ctypes.data, len(self._workspace), False))

@@ -7,21 +7,12 @@ from typing import Any
 
 import torch
 from torch.func import grad_and_value
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
+from tensor_trees import clone, laid_out, ring_strides, same_bits, tensors_of
 from training_steps import mse
 
 Step = Callable[..., Any]
-
-
-def clone(tree: Any) -> Any:
-    """A copy of a tree of tensors."""
-    return tree_map(lambda leaf: leaf if leaf is None else leaf.clone(), tree)
-
-
-def tensors_of(tree: Any) -> list[torch.Tensor]:
-    """The tensors of a tree; PyTorch takes None for a leaf."""
-    return [leaf for leaf in tree_leaves(tree) if leaf is not None]
 
 
 def entries_of(batch: tuple[Any, ...], count: int) -> list[tuple[Any, ...]]:
@@ -29,15 +20,20 @@ def entries_of(batch: tuple[Any, ...], count: int) -> list[tuple[Any, ...]]:
 
     def entry(leaf: Any, number: int) -> Any:
         moved = leaf.roll(number, 0) if leaf.dim() else leaf
-        return moved * (1 + number / 8) if leaf.is_floating_point() else moved
+        return laid_out(moved * (1 + number / 8) if leaf.is_floating_point() else moved, leaf.stride())
 
     return [tree_map(lambda leaf, number=number: entry(leaf, number), batch) for number in range(count)]
 
 
 def ring_of(entries: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
     """The batches behind one another, over a leading dimension."""
-    ring: tuple[Any, ...] = tree_map(lambda *leaves: torch.stack(leaves), *entries)
+    ring: tuple[Any, ...] = tree_map(_ring_of_tensors, *entries)
     return ring
+
+
+def _ring_of_tensors(*tensors: torch.Tensor) -> torch.Tensor:
+    first = tensors[0]
+    return laid_out(torch.stack(tensors), ring_strides(first.shape, first.stride()))
 
 
 def single_calls(
@@ -52,18 +48,6 @@ def single_calls(
         rows.append([leaf.clone() for leaf in tensors_of(out)])
     columns = zip(updates, zip(*rows, strict=True), strict=True)
     return [column[-1] if is_state else torch.stack(column) for is_state, column in columns]
-
-
-def same_bits(ours: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor]) -> bool:
-    """Whether tensors are of the same shapes, dtypes and bits."""
-    return len(ours) == len(wanted) and all(
-        a.shape == b.shape and a.dtype == b.dtype and torch.equal(_bytes(a), _bytes(b))
-        for a, b in zip(ours, wanted, strict=True)
-    )
-
-
-def _bytes(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.contiguous().reshape(-1).view(torch.uint8)
 
 
 def differences(

@@ -61,6 +61,7 @@ def test_names_that_do_not_fit_are_refused(by_default: trainkernel.CompiledTrain
         (lambda: by_default(state, x, x=y), "got the argument x by position and by keyword"),
         (lambda: by_default(state, x=x), "got no argument y, expected 3: state, x, y"),
         (lambda: by_default(state, x, y, rate=0.1), "part of its code"),
+        (lambda: by_default(state, x, y, donated=True), "donate=True updates the state in place"),
         (lambda: by_default(state, x, y, donate=y), "donate is a Tensor, expected True or False"),
     ):
         assert said in str(error_of(ArgumentError, call))

@@ -50,6 +50,15 @@ def test_an_operator_is_named_as_it_was_called_and_what_to_write_instead(loss: A
     assert error.location and error.location.line == inspect.getsourcelines(loss)[1]
 
 
+def test_what_runs_backwards_is_refused_with_how_to_turn_it() -> None:
+    error = refused(training(lambda w: w[::-1].cumsum(0).sum()), (torch.rand(4, 4),))
+    assert "negative step" in error.message and error.hint == "turn it with x.flip(dim)"
+    pack = torch.nn.utils.rnn.pack_padded_sequence
+    error = refused(training(lambda w: pack(w, torch.tensor([3, 2, 1]))[0].sum()), (torch.rand(4, 3, 2),))
+    assert "depends on values" in error.message
+    assert error.hint and "padded" in error.hint and "reverse order" in error.hint
+
+
 def test_the_products_and_extrema_that_are_advised_compile() -> None:
     def product(w: Any) -> Any:
         return (w[0] * w[1] * w[2] * w[3]).sum() + w.log().sum(0).exp().sum()

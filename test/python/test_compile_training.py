@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import threading
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +45,19 @@ def gpu_step() -> trainkernel.CompiledTrainingStep:
     return trainkernel.compile_training(mlp(torch.float32), mlp_args(8, 16, 24), target="cuda", arch="sm_90a")
 
 
+@cache
+def on_cpu(name: str, compute: Any = torch.float32) -> trainkernel.CompiledTrainingStep:
+    """A step of many tests, compiled once."""
+    make, make_args = STEPS[name]
+    return trainkernel.compile_training(make(compute), make_args(), target="cpu")
+
+
 @pytest.mark.parametrize("compute", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
 @pytest.mark.parametrize("name", STEPS)
 def test_a_compiled_step_is_as_near_to_float64_as_eager(name: str, compute: Any) -> None:
     make, make_args = STEPS[name]
     step, args = make(compute), make_args()
-    compiled = trainkernel.compile_training(step, args, target="cpu")
+    compiled = on_cpu(name, compute)
     before = [leaf.clone() for leaf in tree_leaves(args)]
     ours, eager = compiled(*args), step(*args)
     assert all(torch.equal(a, b) for a, b in zip(before, tree_leaves(args), strict=True)), "an input changed"
@@ -86,8 +94,7 @@ def test_twenty_donated_steps_train_as_eager_does() -> None:
 @pytest.mark.parametrize("donate", [True, False])
 @pytest.mark.parametrize("name", STEPS)
 def test_a_captured_program_computes_what_single_calls_do(name: str, donate: bool) -> None:
-    make, make_args = STEPS[name]
-    compiled = trainkernel.compile_training(make(torch.float32), make_args(), target="cpu")
+    compiled, (_, make_args) = on_cpu(name), STEPS[name]
     state, *batch = make_args()
     program = compiled.capture(state, batches=[tuple(batch)], steps=3, donate=donate)
     for before, now in zip(tree_leaves(make_args()[0]), tree_leaves(state), strict=True):

@@ -7,9 +7,9 @@ from functools import lru_cache
 
 import pytest
 from gpu_steps import STEPS
-from step_files import clone
 
 from emulator import EmulatorError, load_lowered, needs_emulator, run_tk_opt
+from tensor_trees import clone
 from trainkernel.capture import capture
 from trainkernel.compiler import compile_step
 

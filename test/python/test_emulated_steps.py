@@ -36,6 +36,13 @@ THOROUGH = (
     # Rows picked by indices, and added to.
     "embedded_in_many_f32",
     "scattered_f32",
+    # Arguments whose elements do not lie one behind another, in memory that ends with the last one.
+    "strided_aligned_bf16",
+    "strided_transposed_bf16",
+    "strided_sliced_f32",
+    "strided_expanded_bf16",
+    "strided_batches_apart",
+    "strided_picked",
 )
 #: Larger ones, run once: barriers of the grid, sums in several stages, many tiles for a CTA.
 ONCE = (

@@ -45,6 +45,12 @@ LOSSES: dict[str, Loss] = {
     "index_put": lambda x, i: torch.ones(CLASSES, CLASSES).index_put((i,), x, accumulate=True),
     "one_hot": lambda x, i: F.one_hot(i, CLASSES) * x,
 }
+#: Those that take negative indices.
+FILLS: dict[str, Loss] = {
+    "index_fill": lambda x, i: x.index_fill(1, i, 2.0),
+    "index_fill_with_an_element": lambda x, i: x.index_fill(1, i, x[2, 5] * x[0, 1]),
+    "index_fill_in_place": lambda x, i: (x * 2).index_fill_(-1, i, value=x[2, 5]),
+}
 # Where not, the indexed tensor has no gradient that depends on the index.
 HAS_GRADIENT = set(LOSSES) - {"index_add", "index_put", "one_hot"}
 LABELS = torch.tensor([1, 0, 3, 7])
@@ -104,6 +110,20 @@ def test_rows_added_at_an_index_out_of_range_are_poisoned(name: str) -> None:
         assert compiled(torch.ones(3), scores(), torch.tensor([1, bad, 3, 7]))[1].isnan().any(), bad
 
 
+def test_places_filled_at_an_index_out_of_range_are_poisoned() -> None:
+    bad = [torch.tensor([1, index, 3, 7]) for index in (CLASSES, -CLASSES - 1, 2**40)]
+    twice = torch.tensor([6, 6, 2, 6])
+    results = run_all(FILLS, LABELS, LABELS - CLASSES, twice, *bad)
+    for index, (name, loss) in enumerate(FILLS.items()):
+        # Eager PyTorch has no gradient at negative indices: they are those of the same places.
+        for labels, made in zip((LABELS, LABELS, twice), results[:3], strict=True):
+            wanted, eager = grad_and_value(lambda x, f=loss, i=labels: f(x, i).sum())(scores())
+            torch.testing.assert_close(made[index][0].sum(), eager, msg=name)
+            torch.testing.assert_close(made[index][1], wanted, msg=name)
+        for made in results[3:]:
+            assert made[index][0].isnan().any() and made[index][1].isnan().any(), name
+
+
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64], ids=str)
 def test_one_hot_of_a_label_out_of_range_is_the_least_integer(dtype: Any) -> None:
     def step(state: Any, i: Any) -> Any:
@@ -144,3 +164,32 @@ def test_the_gradient_of_a_maximum_is_not_checked() -> None:
         return value, w - gradient
 
     assert "arith.cmpi sge" not in capture(step, (torch.ones(8, 4), torch.ones(6, 8))).mlir
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_a_tensor_at_indices_has_the_gradients_of_all_places_once(dtype: Any) -> None:
+    def step(state: Any, x: Any, i: Any) -> Any:
+        def loss(s: Any) -> Any:
+            rows = torch.index_fill(x * s["x"], dim=0, index=i, value=s["v"])
+            columns = x.index_fill(-1, torch.tensor([2, 2, 0]), s["v"].to(x.dtype) * 3)
+            whole = s["v"].index_fill(0, i[3], s["x"].float().mean())
+            return (rows.float() ** 2).sum() + (columns.float() ** 2 * 3).sum() + whole.float()
+
+        gradients, value = grad_and_value(loss)(state)
+        return value, gradients, {key: state[key] - gradients[key] for key in state}
+
+    def exact(state: Any, x: Any, i: Any) -> Any:
+        leaves = {key: leaf.double().requires_grad_() for key, leaf in state.items()}
+        rows = (x.double() * leaves["x"]).index_fill(0, i, leaves["v"])
+        columns = x.double().index_fill(-1, torch.tensor([2, 2, 0]), leaves["v"] * 3)
+        value = (rows**2).sum() + (columns**2 * 3).sum() + leaves["x"].mean()
+        return value, torch.autograd.grad(value, list(leaves.values()))
+
+    i = torch.tensor([5, 1, 5, 0, 5])
+    x = (torch.arange(21.0).reshape(7, 3) / 8).to(dtype)
+    state = {"v": torch.tensor(1.5), "x": (torch.arange(3.0) - 1).to(dtype)}
+    value, gradients, _ = trainkernel.compile_training(step, (state, x, i), target="cpu")(state, x, i)
+    wanted, wanted_gradients = exact(state, x, i)
+    torch.testing.assert_close(value, wanted.float())
+    for ours, theirs in zip(gradients.values(), wanted_gradients, strict=True):
+        torch.testing.assert_close(ours.to(dtype), theirs.to(dtype))

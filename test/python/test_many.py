@@ -14,7 +14,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("torch_mlir")
 
 import trainkernel
-from many_steps import STEPS, differences, entries_of, independent, randn, ring_of, tensors_of
+from many_steps import STEPS, differences, entries_of, independent, randn, ring_of
+from tensor_trees import tensors_of
 from training_steps import STEPS as COMMON_STEPS
 from training_steps import mlp, mlp_args
 from trainkernel.errors import ArgumentError

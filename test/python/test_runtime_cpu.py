@@ -416,20 +416,29 @@ def test_a_step_that_is_dropped_while_it_runs_is_unloaded_afterwards(tmp_path: P
 def test_a_program_may_end_while_a_step_runs(tmp_path: Path) -> None:
     kernel = """
     #include <unistd.h>
-    void step(void **p, long w, long n, void *c, void (*b)(void *)) { usleep(20000); if (!w) *(float *)p[3] = 42; }
+    void step(void **p, long w, long n, void *c, void (*b)(void *)) {
+      if (!w && write(77, "", 1)) *(float *)p[3] = 42;
+      usleep(200000);
+    }
     """
     slow = build_step(tmp_path / "slow.so", json.dumps(manifest()).encode(), kernel)
     program = f"""
-import sys, threading, time
+import os, sys, threading, time
 sys.path[:0] = {sys.path!r}
 from test_runtime_cpu import example
 from trainkernel.runtime import load
-step = load({str(slow)!r})
-def work():
-    while True:
-        step(*example(), 3)
-threading.Thread(target=work, daemon=True).start()
-time.sleep(0.2)
+class Last:
+    def __del__(self, sleep=time.sleep):
+        # The thread wants to go on while Python ends, which ends the thread: through all that it has called.
+        sleep(0.5)
+last, step, args = Last(), load({str(slow)!r}), example()
+reader, writer = os.pipe()
+os.dup2(writer, 77)
+for _ in range(2):
+    step(*args, 3)
+    os.read(reader, 1)
+threading.Thread(target=step, args=(*args, 3), daemon=True).start()
+os.read(reader, 1)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")

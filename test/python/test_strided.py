@@ -20,6 +20,7 @@ from torch.func import grad_and_value
 
 import trainkernel
 from cpu_execution import lower
+from tensor_trees import clone
 from trainkernel.capture import capture
 from trainkernel.errors import ArgumentError, CaptureError
 
@@ -106,11 +107,6 @@ def arguments() -> tuple[Any, ...]:
     return state, values((8, 10))[:, ::2], values((4, 8)).t()
 
 
-def laid_out(tree: Any) -> Any:
-    """A copy in the same strides."""
-    return torch.utils._pytree.tree_map(lambda x: torch.empty_strided(x.shape, x.stride()).copy_(x), tree)
-
-
 def leaves(tree: Any) -> list[Any]:
     found: list[Any] = torch.utils._pytree.tree_leaves(tree)
     return found
@@ -120,7 +116,7 @@ def leaves(tree: Any) -> list[Any]:
 def test_a_state_and_its_gradients_keep_their_strides(donate: bool) -> None:
     args = arguments()
     compiled = trainkernel.compile_training(descend, args, target="cpu")
-    ours, eager = laid_out(args[0]), args[0]
+    ours, eager = clone(args[0]), args[0]
     for _ in range(3):
         before = ours
         loss, gradients, ours = compiled(ours, *args[1:], donate=donate)
@@ -149,9 +145,9 @@ def test_a_ring_of_batches_has_the_views_of_its_entries() -> None:
 
 
 def test_a_program_replays_with_new_values_in_the_views() -> None:
-    args = laid_out(arguments())
+    args = clone(arguments())
     compiled = trainkernel.compile_training(descend, args, target="cpu")
-    program = compiled.capture(laid_out(args[0]), *args[1:], steps=2)
+    program = compiled.capture(clone(args[0]), *args[1:], steps=2)
     args[1].mul_(2)
     _, _, ours = program()
     eager = args[0]

@@ -48,6 +48,22 @@ static std::optional<SmallVector<int64_t>> sizesOfPart(ArrayRef<int64_t> shape, 
   return elements == 1 ? std::optional(sizes) : std::nullopt;
 }
 
+// Whether the tiles of an op read the last element of an input. Behind the last one that a step reads of an argument, a
+// view into other memory, there may be no memory to copy.
+static bool readsLastElement(TileOp tile, unsigned index) {
+  auto wholeOf = [](Value value) {
+    return llvm::map_to_vector(cast<MemRefType>(value.getType()).getShape(),
+                               [](int64_t extent) { return Interval{0, extent - 1}; });
+  };
+  Box last = wholeOf(tile.getInputs()[index]);
+  return llvm::any_of(boxesRead(tile.getBody(), Box(wholeOf(tile.getOutputs().front())))[index], [&](const Box &box) {
+    return llvm::all_of(llvm::zip_equal(box, last), [](auto pair) {
+      auto [read, whole] = pair;
+      return read.last == whole.last;
+    });
+  });
+}
+
 namespace {
 struct FetchAheadPass : public megakernel::impl::TkFetchAheadBase<FetchAheadPass> {
   void runOnOperation() override {
@@ -151,7 +167,7 @@ private:
   void start(TileOp tile, unsigned index, const Place &place, unsigned epoch) {
     Value value = tile.getInputs()[index];
     auto type = cast<MemRefType>(value.getType());
-    if (rootOfBuffer(value) != value || onChipBufferOf(value) || type.getRank() == 0)
+    if (rootOfBuffer(value) != value || onChipBufferOf(value) || type.getRank() == 0 || !readsLastElement(tile, index))
       return;
     std::optional<Parts> parts = partsByRow(*footprintOf(tile, index), kernel.getGrid());
     int64_t bytes = parts ? bytesOfBuffer(type) / parts->count : 0;

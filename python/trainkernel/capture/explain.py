@@ -19,6 +19,10 @@ from trainkernel.errors import CaptureError, SourceLocation, describe
 _COMPILED = os.path.join("torch", "_dynamo", "eval_frame.py")
 _OPERATORS = os.path.join("torch", "_higher_order_ops", "")
 _MASK_HINT = "use torch.where with the mask, or multiply by it, instead of selecting by it"
+_PACKED_HINT = (
+    "run over the padded sequences, and let torch.where or gather choose by their lengths; to run backwards over each, "
+    "gather it in its own reverse order before and after"
+)
 
 
 def explained(error: BaseException) -> CaptureError:
@@ -88,7 +92,7 @@ def _known(error: BaseException, location: SourceLocation | None) -> CaptureErro
         return CaptureError(
             f"{_op(error)} has a result whose shape depends on values",
             expected="static shapes",
-            hint=_MASK_HINT,
+            hint=_PACKED_HINT if "padded_sequence" in _op(error) else _MASK_HINT,
             location=location,
         )
     if isinstance(error, UnsupportedOperatorException):
@@ -119,6 +123,13 @@ def _known_by_text(error: BaseException, location: SourceLocation | None) -> Cap
             "the step calls backward() on what no gradient is asked of",
             expected="gradients of a function of the state",
             hint="use torch.func.grad_and_value(loss)(state), or state.detach().requires_grad_() before the loss",
+            location=location,
+        )
+    if "step must be greater than zero" in text:
+        return CaptureError(
+            "the step takes a slice of a tensor with a negative step",
+            expected="steps forwards, which PyTorch's slices have",
+            hint="turn it with x.flip(dim)",
             location=location,
         )
     if "entirely functional graph" in text or "mutating a non-functional tensor" in text:

@@ -20,6 +20,7 @@ from trainkernel.capture.gradients import note_gradients
 from trainkernel.capture.host_values import CallLog
 from trainkernel.capture.indexing import one_hot
 from trainkernel.capture.locations import CURRENT_CALL, innermost_user_frame, location_of
+from trainkernel.capture.scattering import index_fill_with_tensor
 from trainkernel.errors import CaptureError, SourceLocation
 
 #: A closed-over tensor of at most this many elements is a literal of the step.
@@ -67,6 +68,7 @@ _METADATA_QUERIES = frozenset(
 # What runs operations of other calls.
 _GRADIENTS = frozenset(["grad", "backward"])
 _RECURRENT = frozenset(["lstm", "gru", "rnn_tanh", "rnn_relu"])
+_FILLS = frozenset(["index_fill", "index_fill_"])
 _VALUE_PROPERTIES = frozenset(["T", "H", "mT", "mH", "data", "grad", "real", "imag"])
 
 
@@ -75,8 +77,8 @@ class StepGuard(TorchFunctionMode):
 
     It refuses closed-over tensors (they would be frozen into the kernel), lets tiny ones through as copies (so that
     nothing can change the user's own), refuses autocast and changes that functionalization loses, replaces what the
-    table of decompositions cannot (``one_hot``, circular padding, ``softshrink``, ``hardshrink``, weight norm), and
-    notes the gradients that are taken.
+    table of decompositions cannot (``one_hot``, circular padding, ``softshrink``, ``hardshrink``, weight norm,
+    ``index_fill`` with a tensor), and notes the gradients that are taken.
 
     Args:
         boundary: the code object of the function that calls the step.
@@ -137,6 +139,9 @@ class StepGuard(TorchFunctionMode):
             return circular_pad(args[0], args[1] if len(args) > 1 else kwargs["pad"])
         if name not in _METADATA_QUERIES and not (name == "__get__" and _property(func) not in _VALUE_PROPERTIES):
             args, kwargs = tree_map_only(torch.Tensor, self._checked, (args, kwargs))
+        if name in _FILLS and isinstance((*args[3:4], kwargs.get("value"))[0], torch.Tensor):
+            made = index_fill_with_tensor(*args, **kwargs)
+            return made if name == "index_fill" else args[0].copy_(made)
         outer = CURRENT_CALL.set(None if name.startswith("_") or name in _GRADIENTS else f"{name}()")
         try:
             result = func(*args, **kwargs)

@@ -90,15 +90,32 @@ def index_fill(tensor: torch.Tensor, dim: int, index: torch.Tensor, value: Any) 
     if tensor.numel() == 0 or index.numel() == 0:
         return tensor.clone()
     if tensor.dim() == 0:
-        return torch.full_like(tensor, value) if not isinstance(value, torch.Tensor) else value.expand_as(tensor)
+        return index_fill(tensor.reshape(1), 0, index, value).reshape(())
+    hit, outside = _named(tensor, dim, index)
+    return torch.where(outside, poison_of(tensor.dtype), torch.where(hit, _as(value, tensor), tensor))
+
+
+def index_fill_with_tensor(input: torch.Tensor, dim: int, index: torch.Tensor, value: torch.Tensor) -> Any:
+    """``torch.index_fill`` with a value that may have a gradient; PyTorch's own asks which indices differ."""
+    is_usual = input.is_floating_point() and input.numel() and index.numel() and index.dtype is torch.int64
+    if value.dim() or not is_usual:
+        return torch.index_fill(input, dim, index, value)
+    if input.dim() == 0:
+        return index_fill_with_tensor(input.reshape(1), 0, index, value).reshape(())
+    hit, outside = _named(input, dim, index)
+    # The factor is in the gradient, too.
+    value = _as(value, input) * torch.where(outside, math.nan, 1.0).to(input.dtype)
+    return torch.where(hit, value, torch.index_fill(input, dim, index, 0.0))
+
+
+def _named(tensor: torch.Tensor, dim: int, index: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Which places along a dimension indices name, and whether one of them is out of range."""
     count = tensor.shape[dim]
     flat = wrapped(index.reshape(-1), count)
     hit = (places(flat.unsqueeze(-1), 1, count) == flat.unsqueeze(-1)).any(0)
-    outside = is_outside(flat, count).any()
     shape = [1] * tensor.dim()
     shape[dim] = count
-    filled = torch.where(hit.reshape(shape), _as(value, tensor), tensor)
-    return torch.where(outside, poison_of(tensor.dtype), filled)
+    return hit.reshape(shape), is_outside(flat, count).any()
 
 
 def scatter(tensor: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor | complex) -> Any:

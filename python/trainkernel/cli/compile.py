@@ -132,11 +132,12 @@ def _run(options: Options) -> None:
 
 def _check_outputs(options: Options) -> Outputs:
     """Refuse what cannot succeed, before the long work."""
-    from trainkernel.cli.outputs import check_outputs
+    from trainkernel.cli.outputs import check_arch, check_outputs
     from trainkernel.compiler.plan import read_plan
     from trainkernel.compiler.stages import find_stage, stages_for
     from trainkernel.compiler.targets import check_grid, resolve_target
 
+    check_arch(options)
     target = resolve_target(options.kind, options.arch)
     find_stage(options.until_after, target)
     check_grid(options.grid, target)

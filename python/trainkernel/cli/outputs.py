@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from trainkernel.cli.options import SUFFIXES, Options
 from trainkernel.cli.streams import say, write_stdout
 from trainkernel.compiler.files import check_destination, make_folder, resolve_path, write_together
+from trainkernel.compiler.targets import CUDA_ARCHS, kind_of_arch
 from trainkernel.errors import CompileError
 
 if TYPE_CHECKING:
@@ -79,6 +80,27 @@ class Outputs:
                 f"{self.main and self.main.name} and fails\n  help: give the output another name to import the step"
             )
         return "\n".join(lines)
+
+
+def check_arch(options: Options) -> None:
+    """Refuse an architecture of another kind of machine than the output's name.
+
+    Raises:
+        CompileError: they do not fit; the message says both.
+    """
+    path, arch = Path(options.output or ""), options.arch or ""
+    is_known = arch in CUDA_ARCHS or arch.startswith(("x86-64", "native"))
+    if options.target is not None or path.suffix not in SUFFIXES.values() or not is_known:
+        return
+    kind, wanted = ("cpu" if path.suffix == ".so" else "cuda"), kind_of_arch(arch)
+    if kind != wanted:
+        machines = {"cpu": "a CPU", "cuda": "a GPU"}
+        raise CompileError(
+            f"the output {options.output!r} has the name of a step for {machines[kind]}, but --arch {arch} is "
+            f"{machines[wanted]}'s",
+            hint=f"for {machines[wanted]}, name it {path.with_suffix(SUFFIXES[wanted])}; for {machines[kind]}, leave "
+            f"--arch out",
+        )
 
 
 def check_outputs(options: Options, stages: tuple[Stage, ...]) -> Outputs:

@@ -239,6 +239,9 @@ def _run_group(group: Sequence[Stage], source: bytes, target: Target, results: S
     if isinstance(target, CpuTarget):
         if group[0].name == "object":
             flags = [f"--tk-cpu={target.arch}", f"--tk-cpu-features={','.join(target.features)}"]
+            # A kernel is one loop over steps. To forget what is known of it takes long, with each loop inside that is
+            # unrolled; to forget all takes none.
+            flags.append("--forget-scev-loop-unroll")
             return _run_tk_opt(["--tool=tk-translate", "--tk-to-object", *flags], source, "object")
         return _link(source)
     return _assemble(source, target, results)

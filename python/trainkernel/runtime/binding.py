@@ -91,6 +91,8 @@ class Binder:
         for name in named:
             if name not in names:
                 hint = "what the step took from a default when it was compiled is part of its code"
+                if name.startswith("donat"):
+                    hint = "donate=True updates the state in place"
                 expected = f"one of {', '.join(names)}"
                 raise ArgumentError(f"{step} got the keyword argument {name}", expected=expected, hint=hint)
             if name in names[: len(args)]:

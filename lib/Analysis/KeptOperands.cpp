@@ -109,6 +109,7 @@ std::optional<OperandContent> mlir::megakernel::contentToKeep(KernelOp kernel, T
   ContractionPlan plan(geometry, kernel.getThreads());
   SharedTile shared = plan.b;
   // As a plan lays out what is kept.
+  shared.swizzle = 0;
   shared.pitch = shared.inner +
                  trainkernel::rowPadding(plan.multiplier, /*alongK=*/true) * 8 / shared.element.getIntOrFloatBitWidth();
   bool isWhole = plan.numChunks == 1 && plan.sizeOf(plan.nLoop) >= plan.extentOf(plan.nLoop);

@@ -14,7 +14,9 @@ SharedSpace::SharedSpace(KernelOp kernel, int64_t limit) : limit(limit), epochs(
     int64_t start = llvm::alignTo(phase.reservedBytes, 16);
     Epoch &epoch = epochs.back();
     epoch.start = std::max(epoch.start, start);
-    epoch.needed = std::max(epoch.needed, SharedLayout(phase, kernel.getThreads(), limit).bytes - start);
+    SharedLayout layout(phase, kernel.getThreads(), limit);
+    // Wherever it starts in the end, it is aligned.
+    epoch.needed = std::max(epoch.needed, layout.bytes - start + layout.alignment - 16);
   }
 }
 

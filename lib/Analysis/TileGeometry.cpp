@@ -117,6 +117,13 @@ Multiplier mlir::megakernel::multiplierOf(linalg::GenericOp op) {
   return declaredFp32(op) == Fp32::TF32x3 ? Multiplier::Tf32x3 : Multiplier::ThreadFma;
 }
 
+static bool hasWarpgroups(TileOp tile) {
+  auto kernel = tile->getParentOfType<KernelOp>();
+  std::optional<trainkernel::TargetFacts> target =
+      kernel ? trainkernel::findTarget(kernel.getTarget().value_or("")) : std::nullopt;
+  return target && target->hasWarpgroups;
+}
+
 ContractionPlan::ContractionPlan(const TileGeometry &geometry, int64_t threads) : ContractionGeometry(geometry) {
   FusedRegion region = geometry.region;
   TileOp tile = geometry.tile;
@@ -127,6 +134,11 @@ ContractionPlan::ContractionPlan(const TileGeometry &geometry, int64_t threads) 
   rowsAt = tile.getRowsAt();
   rows = tileSizes[mLoop];
   tileSizes[mLoop] = trainkernel::paddedRows(multiplier, rows, tileSizes[nLoop]);
+  bool sharesOperands = rowsAt || keptAt;
+  trainkernel::TileWork work{rows,          sizeOf(mLoop),  sizeOf(nLoop),
+                             sizeOf(kLoop), numChunks,      epilogueBytes(region),
+                             isInRegisters, sharesOperands, static_cast<int64_t>(tile.getGroups().value_or(0))};
+  layout = trainkernel::chooseLayout(multiplier, work, {threads, hasWarpgroups(tile)});
   auto place = [&](OpOperand *operand, unsigned loop, int64_t byteOffset) {
     // Each unit reads either order, so the order of global memory is kept: no store has to transpose.
     bool kInner = contiguousLoop(op, operand) == kLoop;
@@ -138,14 +150,18 @@ ContractionPlan::ContractionPlan(const TileGeometry &geometry, int64_t threads) 
     bool isKept = operand == bOperand && keptAt;
     int64_t padding = trainkernel::rowPadding(multiplier, kInner || isKept) * 8 / element.getIntOrFloatBitWidth();
     SharedTile tile{outer, inner, tileSizes[outer], tileSizes[inner], tileSizes[inner] + padding, element, byteOffset};
+    if (layout.byWarpgroups)
+      swizzle(tile);
     // Global memory is read along the loop that is contiguous there, whatever the order in shared memory.
     tile.readLoop = contiguousLoop(op, operand);
     if (tile.readLoop != inner && tile.readLoop != outer)
       tile.readLoop = inner;
     tile.otherLoop = tile.readLoop == inner ? outer : inner;
     // 16 bytes of memory a lane: more in two loads would leave gaps between the lanes of each.
-    tile.lanes =
-        commonPowerOfTwo(16 / widestSourceBytes(operand->get()), {extents[tile.readLoop], ownSizeOf(tile.readLoop)});
+    int64_t most = 16 / widestSourceBytes(operand->get());
+    if (tile.swizzle)
+      most = std::min(most, 16 / tile.elementBytes());
+    tile.lanes = commonPowerOfTwo(most, {extents[tile.readLoop], ownSizeOf(tile.readLoop)});
     tile.vectorsPerItem =
         llvm::divideCeil(std::max<int64_t>(1, bytesPerElement(sourcesOf(operand->get()))) * tile.lanes, 16);
     return tile;
@@ -153,35 +169,50 @@ ContractionPlan::ContractionPlan(const TileGeometry &geometry, int64_t threads) 
   a = place(aOperand, mLoop, rowsAt.value_or(0));
   if (rowsAt)
     a.pitch = a.inner;
-  int64_t behindA = rowsAt ? 0 : llvm::alignTo(a.bytes(), 16);
-  b = place(bOperand, nLoop, keptAt.value_or(behindA));
-  stageBytes = keptAt ? behindA : llvm::alignTo(b.byteOffset + b.bytes(), 16);
+  b = place(bOperand, nLoop, keptAt.value_or(0));
+  int64_t behindA = rowsAt ? 0 : llvm::alignTo(a.bytes(), b.alignment());
+  if (!keptAt)
+    b.byteOffset = behindA;
+  stageBytes = keptAt ? behindA : llvm::alignTo(b.byteOffset + b.bytes(), alignment());
   isPipelined =
       numChunks > 1 && a.vectorsPerThread(threads) + b.vectorsPerThread(threads) <= trainkernel::maxVectorsCarried;
-  trainkernel::TileWork work{
-      rows,      sizeOf(mLoop),         sizeOf(nLoop), sizeOf(kLoop),
-      numChunks, epilogueBytes(region), isInRegisters, static_cast<int64_t>(tile.getGroups().value_or(0))};
-  layout = trainkernel::chooseLayout(multiplier, work, threads);
 }
 
-int64_t mlir::megakernel::sharedBytesOf(const TileGeometry &geometry, int64_t threads) {
+// Panels are as wide as they can be. A warpgroup's part starts where one does; along k it may lie inside of one.
+void ContractionPlan::swizzle(SharedTile &tile) const {
+  const int64_t widest = 128 / tile.elementBytes();
+  int64_t parts = tile.innerLoop == nLoop ? layout.columns : tile.innerLoop == kLoop ? layout.groups : 1;
+  int64_t own = tile.inner / parts, width = commonPowerOfTwo(widest, {tile.inner});
+  bool liesInside = tile.innerLoop == kLoop && width % own == 0;
+  if (!liesInside)
+    width = commonPowerOfTwo(widest, {own});
+  tile.swizzle = width * tile.elementBytes();
+  tile.pitch = tile.inner;
+}
+
+SharedNeed mlir::megakernel::sharedNeedOf(const TileGeometry &geometry, int64_t threads) {
   if (!geometry.region.reduction)
-    return 0;
+    return {};
   FusedRegion region = geometry.region;
-  if (region.isContraction())
-    return ContractionPlan(geometry, threads).sharedBytes();
   // One partial result of at most eight bytes per thread and result.
-  return threads * 8 * region.reduction->getNumResults();
+  if (!region.isContraction())
+    return {static_cast<int64_t>(threads * 8 * region.reduction->getNumResults())};
+  ContractionPlan plan(geometry, threads);
+  return {plan.sharedBytes(), plan.alignment()};
 }
 
 SharedLayout::SharedLayout(const PhaseInMemory &phase, int64_t threads, int64_t limit) {
-  const int64_t start = llvm::alignTo(phase.reservedBytes, 16);
-  int64_t largest = 0, end = start;
+  SmallVector<SharedNeed> needs;
   for (auto tile : PhaseOp(phase.phase).getBody().front().getOps<TileOp>()) {
-    int64_t needed = llvm::alignTo(sharedBytesOf(TileGeometry(tile), threads), 16);
-    offsets.push_back(end);
-    end += needed;
-    largest = std::max(largest, needed);
+    needs.push_back(sharedNeedOf(TileGeometry(tile), threads));
+    alignment = std::max(alignment, needs.back().alignment);
+  }
+  const int64_t start = llvm::alignTo(phase.reservedBytes, alignment);
+  int64_t largest = 0, end = start;
+  for (const SharedNeed &need : needs) {
+    offsets.push_back(llvm::alignTo(end, need.alignment));
+    end = offsets.back() + llvm::alignTo(need.bytes, 16);
+    largest = std::max<int64_t>(largest, llvm::alignTo(need.bytes, 16));
   }
   isDisjoint = end <= limit;
   bytes = isDisjoint ? end : start + largest;

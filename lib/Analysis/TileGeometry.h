@@ -64,20 +64,29 @@ struct ContractionGeometry {
   int64_t numChunks = 1;
 };
 
-/// An operand's tile in shared memory: rows of `inner` elements, `pitch` apart.
+/// An operand's tile in shared memory: rows of `inner` elements, `pitch` apart. For warpgroups it lies in panels of
+/// `swizzle` bytes of each row, panel after panel, and in a panel row after row, 16 bytes in the place of others so
+/// that neighbouring rows lie in different banks (the "swizzling modes" of the PTX manual).
 struct SharedTile {
   /// The loops that the rows and the elements of a row run over.
   unsigned outerLoop, innerLoop;
   int64_t outer, inner, pitch;
   Type element;
   int64_t byteOffset = 0;
+  /// 0 where rows lie `pitch` apart, else 32, 64 or 128.
+  int64_t swizzle = 0;
   /// The loop along which global memory is read, `lanes` elements at once, and the other one.
   unsigned readLoop, otherLoop;
   int64_t lanes;
   /// Loads of 16 bytes that such a run takes.
   int64_t vectorsPerItem;
 
-  int64_t bytes() const { return outer * pitch * element.getIntOrFloatBitWidth() / 8; }
+  int64_t bytes() const { return outer * pitch * elementBytes(); }
+  int64_t elementBytes() const { return element.getIntOrFloatBitWidth() / 8; }
+  /// Elements of a row in a panel.
+  int64_t panelWidth() const { return swizzle / elementBytes(); }
+  /// What the tile starts at a multiple of.
+  int64_t alignment() const { return std::max<int64_t>(16, 8 * swizzle); }
   /// Runs of `lanes` elements.
   int64_t numItems() const { return outer * inner / lanes; }
   int64_t vectorsPerThread(int64_t threads) const { return llvm::divideCeil(numItems(), threads) * vectorsPerItem; }
@@ -90,6 +99,8 @@ trainkernel::Multiplier multiplierOf(linalg::GenericOp op);
 struct ContractionPlan : ContractionGeometry {
   ContractionPlan(const TileGeometry &geometry, int64_t threads);
 
+  /// What the plan's shared memory starts at a multiple of.
+  int64_t alignment() const { return std::max(a.alignment(), b.alignment()); }
   int64_t sharedBytes() const {
     return std::max<int64_t>(stageBytes * (isPipelined ? 2 : 1), sumsOffset() + sumsBytes());
   }
@@ -123,10 +134,19 @@ struct ContractionPlan : ContractionGeometry {
   SharedTile a, b;
   /// Where the tile op's shared memory starts.
   int64_t sharedOffset = 0;
+
+private:
+  void swizzle(SharedTile &tile) const;
 };
 
-/// Shared memory that a tile op needs on a GPU beside what it keeps, in bytes.
-int64_t sharedBytesOf(const TileGeometry &geometry, int64_t threads);
+/// Shared memory that a tile op needs on a GPU beside what it keeps, in bytes, and where it may start.
+struct SharedNeed {
+  int64_t bytes = 0, alignment = 16;
+};
+SharedNeed sharedNeedOf(const TileGeometry &geometry, int64_t threads);
+inline int64_t sharedBytesOf(const TileGeometry &geometry, int64_t threads) {
+  return sharedNeedOf(geometry, threads).bytes;
+}
 
 struct PhaseInMemory;
 
@@ -137,7 +157,7 @@ struct SharedLayout {
   SharedLayout(const PhaseInMemory &phase, int64_t threads, int64_t limit);
 
   SmallVector<int64_t> offsets;
-  int64_t bytes = 0;
+  int64_t bytes = 0, alignment = 16;
   bool isDisjoint;
 };
 

@@ -71,6 +71,8 @@ struct Thread {
   std::vector<Copy> copies;
   const uint32_t *counter = nullptr;
   uint32_t arrival = 0;
+  /// The first epoch in which it wrote to shared memory what no fence lets asynchronous units see; 0 of none.
+  uint32_t unpublishedEpoch = 0;
 
   uint32_t lane() const { return index % 32; }
 };
@@ -80,11 +82,23 @@ struct WarpOp {
   uint32_t mask, arrived, site, kind;
 };
 
+/// A product that a warp, with three others, has started. `addends` are those of lane 0, lane 1, ...
+struct Product {
+  uint64_t a, b;
+  uint32_t columns, kind, site, first;
+  std::vector<uint32_t> addends;
+  bool isCommitted = false, isDone = false;
+};
+
 struct Warp {
   Thread *threads = nullptr;
   Cta *cta = nullptr;
   uint32_t index = 0, all = 0, ready = 0, exited = 0;
   std::vector<WarpOp> ops;
+  std::vector<Product> products;
+  /// Of the products that are under way, for each lane.
+  std::vector<uint32_t> results[32];
+  bool isFenced = false;
 };
 
 struct Cluster {
@@ -159,6 +173,8 @@ public:
   void checkWritten(uint32_t site);
   /// Where a copy writes, and that nobody may touch it.
   void markUnderWay(const Copy &copy, bool isUnderWay);
+  /// Fails where asynchronous units do not see what threads have written.
+  void checkPublished(const void *address, uint32_t bytes, uint32_t site);
   /// Copies.cpp: makes some of the current thread's copies, or all.
   void makeCopies(Thread &thread, bool all);
 
@@ -215,6 +231,11 @@ extern Launch *launch;
 /// WarpOps.cpp: waits for all threads of the mask to be in the same op; the last one computes it for all.
 void meet(uint32_t mask, uint32_t kind, uint32_t site, const void *operands, void *results,
           void (*compute)(Warp &, uint32_t mask, uint32_t kind));
+
+/// WarpOps.cpp: elements of 16 bits, and the sum of exact products and an addend as tensor cores make it.
+float fromBf16(uint32_t bits);
+float fromF16(uint32_t bits);
+float sumOf(const double *terms, int count);
 
 /// Fiber.cpp: saves where this fiber is, goes on where another was.
 extern "C" void tk_emu_switch(void **save, void *target);

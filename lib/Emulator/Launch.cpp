@@ -95,6 +95,8 @@ void Launch::endThread() {
   Cta &cta = *thread.cta;
   if (!thread.copies.empty())
     fail("ends, and nobody has waited for its " + nameOfSite(thread.copies.front().site));
+  if (!thread.warp->products.empty())
+    fail("ends, and nobody has waited for its " + nameOfSite(thread.warp->products.front().site));
   for (const WarpOp &op : thread.warp->ops)
     if (op.mask >> thread.lane() & 1)
       fail("ends, while threads of its warp wait for it in " + nameOfSite(op.site));

@@ -166,7 +166,23 @@ void Launch::access(const void *pointer, uint32_t bytes, uint32_t alignment, uin
   } else if (spec.overlapsLaunches && !current->hasWaitedForLaunches) {
     fail(nameOfSite(site) + " " + verb(isWrite) + " " + buffer.name + " before it has waited for earlier launches");
   }
+  if (buffer.isShared && isWrite && !current->unpublishedEpoch)
+    current->unpublishedEpoch = current->epoch;
   check(buffer, address, bytes, site, isWrite);
+}
+
+void Launch::checkPublished(const void *pointer, uint32_t bytes, uint32_t site) {
+  auto address = reinterpret_cast<uint64_t>(pointer);
+  Buffer &buffer = find(address, bytes, site, /*isWrite=*/false);
+  uint64_t first = (address - buffer.begin) / spec.granule;
+  uint64_t last = (address - buffer.begin + bytes - 1) / spec.granule;
+  for (uint64_t i = first; i <= last; ++i) {
+    const Access &write = buffer.cells[i].write;
+    const Thread &writer = ctas[write.thread >> threadBits & ctaMask].threads[write.thread & ((1 << threadBits) - 1)];
+    if (write.epoch && writer.unpublishedEpoch && write.epoch >= writer.unpublishedEpoch)
+      fail(nameOfSite(site) + " reads byte " + std::to_string(i * spec.granule) + " of " + buffer.name + ", which " +
+           nameOf(writer) + " writes in " + nameOfSite(write.site) + " with no fence for asynchronous units behind");
+  }
 }
 
 void Launch::markUnderWay(const Copy &copy, bool isUnderWay) {

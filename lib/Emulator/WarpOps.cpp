@@ -107,9 +107,9 @@ static float fromBits(uint32_t bits) {
   return value;
 }
 
-static float fromBf16(uint32_t bits) { return fromBits(bits << 16); }
+float fromBf16(uint32_t bits) { return fromBits(bits << 16); }
 
-static float fromF16(uint32_t bits) {
+float fromF16(uint32_t bits) {
   uint32_t exponent = bits >> 10 & 31, fraction = bits & 1023;
   float magnitude = exponent == 31  ? (fraction ? NAN : INFINITY)
                     : exponent == 0 ? std::ldexp(static_cast<float>(fraction), -24)
@@ -122,7 +122,7 @@ static float fromTf32(uint32_t bits) { return fromBits(bits & 0xFFFFE000); }
 
 // The sum of exact products and an addend as the least exact tensor core that is known makes it: what does not fit
 // beside the largest of the terms, or into the sum, is cut off.
-static float sumOf(const double *terms, int count) {
+float sumOf(const double *terms, int count) {
   double largest = 0, plain = 0;
   for (int i = 0; i < count; ++i) {
     largest = std::max(largest, std::fabs(terms[i]));

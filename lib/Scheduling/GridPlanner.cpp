@@ -392,6 +392,9 @@ std::optional<PlanPair> trainkernel::planRepeated(const StepModel &step, const T
     likeSeveral.considered = one.considered;
     return PlanPair{likeSeveral, several};
   }
+  for (auto [op, own] : llvm::zip(step.ops, one.ops))
+    if (op.kind == OpModel::Contraction && isByWarpgroups(op.contraction, own.tile, target))
+      return std::nullopt;
   GridPlan likeOne = planSeveral(withOrderOf(step, one));
   return likeOne.time <= most ? std::optional(PlanPair{one, likeOne}) : std::nullopt;
 }

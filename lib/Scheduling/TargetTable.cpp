@@ -16,7 +16,8 @@ using namespace trainkernel;
 static constexpr int64_t maxShared(int64_t kibibytes) { return (kibibytes - 1) * 1024 - 16; }
 
 static const TargetFacts targets[] = {
-    {"cpu", TargetKind::Cpu, 16, 32, 1 << 18, 1, 2.5e4, 2500, 0.05, 0.05, 1e-4, 1e-4, 0, 0, 0.5, 0.5, 0, 1, 1, false},
+    {"cpu", TargetKind::Cpu, 16,   32, 1 << 18, 1, 2.5e4, 2500, 0.05, 0.05, 1e-4, 1e-4, 0, 0, 0.5, 0.5, 0, 1,
+     1,     false,           false},
     {"sm_80",
      TargetKind::Cuda,
      108,
@@ -36,6 +37,7 @@ static const TargetFacts targets[] = {
      0.6,
      0.8,
      1.2,
+     false,
      false},
     {"sm_90a",
      TargetKind::Cuda,
@@ -56,6 +58,7 @@ static const TargetFacts targets[] = {
      0.5,
      0.67,
      0.9,
+     true,
      true},
 };
 

@@ -34,6 +34,11 @@ struct MatrixStep {
 /// Nothing for what uses no matrix units.
 std::optional<MatrixStep> findMatrixStep(Multiplier multiplier);
 
+/// What the four warps of a warpgroup multiply with one instruction (wgmma): so many rows, elements along k, and
+/// any 16 columns or more; and multiply-adds per cycle of all warpgroups together.
+inline constexpr int64_t warpgroupThreads = 128, warpgroupRows = 64, warpgroupDepth = 16;
+inline constexpr double warpgroupProductsPerCycle = 2048;
+
 /// Results that a matrix unit computes at once.
 struct MatrixBlock {
   int64_t rows, columns;
@@ -75,6 +80,8 @@ struct TargetFacts {
   double clusterLaunch, gridLaunch;
   /// Whether a launch can start its CTAs while the one before it runs out (griddepcontrol).
   bool overlapsLaunches;
+  /// Whether warpgroups can multiply bfloat16 and float16.
+  bool hasWarpgroups;
 };
 
 /// Of all threads of an SM together.

@@ -74,6 +74,10 @@ static void finishLayout(ThreadLayout &layout, const Work &work, const TileWork 
   layout.resultCycles = layout.meets ? met : direct;
 }
 
+static double timeOf(const TileWork &tile, const ThreadLayout &layout) {
+  return tile.passes * layout.passCycles + layout.resultCycles;
+}
+
 template <typename Cycles> static ThreadLayout choose(const Work &work, const TileWork &tile, Cycles cyclesOf) {
   ThreadLayout best;
   // Where no layout fits, no code does.
@@ -92,7 +96,7 @@ template <typename Cycles> static ThreadLayout choose(const Work &work, const Ti
         ThreadLayout layout{rows, columns, groups};
         layout.passCycles = cyclesOf(tile, layout);
         finishLayout(layout, work, tile);
-        double time = tile.passes * layout.passCycles + layout.resultCycles;
+        double time = timeOf(tile, layout);
         if (time < bestTime) {
           best = layout;
           bestTime = time;
@@ -101,20 +105,70 @@ template <typename Cycles> static ThreadLayout choose(const Work &work, const Ti
   return best;
 }
 
-ThreadLayout trainkernel::chooseLayout(Multiplier multiplier, const TileWork &tile, int64_t threads) {
+// A warp's fragment has two neighbours in each of four lanes, in eight rows; a turned one has eight neighbours in two
+// rows at once.
+static double fragmentLines(const MatrixBlock &block) { return block.rows == 8 ? 2.0 / 16 : 8.0 / 64; }
+
+static ThreadLayout chooseWarps(const MatrixStep &step, const TileWork &tile, int64_t threads) {
+  auto cycles = [&](const TileWork &work, const ThreadLayout &layout) { return warpCycles(step, work, layout); };
+  MatrixBlock block = matrixBlockOf(tile.m);
+  int64_t steps = std::max<int64_t>(1, tile.k / step.depth);
+  return choose({tile.m / block.rows, tile.n / block.columns, steps, threads / 32, /*maxPerWorker=*/16, /*threads=*/32,
+                 fragmentLines(block)},
+                tile, cycles);
+}
+
+// All warpgroups share the matrix units and the port of shared memory. Cycles of each for a pass.
+static double multiplyCycles(const TileWork &tile) {
+  return double(tile.m) * tile.n * tile.k / warpgroupProductsPerCycle;
+}
+static double portCycles(const TileWork &tile, const ThreadLayout &layout) {
+  int64_t columns = tile.n / layout.columns, instructions = tile.m / warpgroupRows * layout.columns;
+  return 2.0 * instructions * (warpgroupRows + columns) * tile.k / sharedBytesPerCycle;
+}
+
+static double warpgroupCycles(const TileWork &tile, const ThreadLayout &layout) {
+  // Two barriers of another kind, and the first and the last instruction of each warpgroup.
+  constexpr double startAndWait = 100;
+  return startAndWait + std::max(multiplyCycles(tile), portCycles(tile, layout));
+}
+
+// Each warpgroup has its part: code for some of them alone would keep others from the barriers between.
+static ThreadLayout chooseWarpgroups(const TileWork &tile, int64_t threads) {
+  const int64_t warpgroups = threads / warpgroupThreads;
+  auto cycles = [&](const TileWork &work, const ThreadLayout &layout) {
+    return layout.used() == warpgroups ? warpgroupCycles(work, layout) : std::numeric_limits<double>::infinity();
+  };
+  ThreadLayout layout = choose({tile.m / warpgroupRows, tile.n / 16, tile.k / warpgroupDepth, warpgroups,
+                                /*maxPerWorker=*/8, warpgroupThreads, fragmentLines({16, 8})},
+                               tile, cycles);
+  layout.portCycles = portCycles(tile, layout);
+  // What a product takes longer than its passes say, however many there are: with tiles of two passes that should have
+  // been faster by 0.2 us each, mlp_med was slower by 0.7.
+  constexpr double fillAndDrain = 500;
+  layout.resultCycles += fillAndDrain;
+  layout.rows *= 4;
+  layout.byWarpgroups = true;
+  return layout;
+}
+
+// Of one chunk there is nothing to stage meanwhile. Where the order of additions is given, it is that of warps.
+static bool suitsWarpgroups(Multiplier multiplier, const TileWork &tile, const CtaThreads &threads) {
+  return multiplier == Multiplier::Narrow && tile.passes > 1 && tile.groups == 0 && threads.hasWarpgroups &&
+         threads.count % warpgroupThreads == 0 && !tile.sharesOperands && tile.rows == tile.m &&
+         tile.m % warpgroupRows == 0 && tile.n % 16 == 0 && tile.k % warpgroupDepth == 0;
+}
+
+ThreadLayout trainkernel::chooseLayout(Multiplier multiplier, const TileWork &tile, const CtaThreads &threads) {
   std::optional<MatrixStep> step = findMatrixStep(multiplier);
   if (!step)
-    return choose({tile.m, tile.n, tile.k, threads, /*maxPerWorker=*/32, /*threads=*/1, denseLines}, tile,
+    return choose({tile.m, tile.n, tile.k, threads.count, /*maxPerWorker=*/32, /*threads=*/1, denseLines}, tile,
                   threadCycles);
-  auto cycles = [&](const TileWork &work, const ThreadLayout &layout) { return warpCycles(*step, work, layout); };
-  // A warp's fragment has two neighbours in each of four lanes, in eight rows; a turned one has eight neighbours in
-  // two rows at once.
-  MatrixBlock block = matrixBlockOf(tile.m);
-  const double fragmentLines = block.rows == 8 ? 2.0 / 16 : 8.0 / 64;
-  int64_t steps = std::max<int64_t>(1, tile.k / step->depth);
-  return choose({tile.m / block.rows, tile.n / block.columns, steps, threads / 32, /*maxPerWorker=*/16, /*threads=*/32,
-                 fragmentLines},
-                tile, cycles);
+  ThreadLayout warps = chooseWarps(*step, tile, threads.count);
+  if (!suitsWarpgroups(multiplier, tile, threads))
+    return warps;
+  ThreadLayout warpgroups = chooseWarpgroups(tile, threads.count);
+  return timeOf(tile, warpgroups) < timeOf(tile, warps) ? warpgroups : warps;
 }
 
 int64_t trainkernel::stagedBytes(Multiplier multiplier) {

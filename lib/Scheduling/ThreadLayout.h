@@ -10,6 +10,8 @@
 
 #include "lib/Scheduling/TargetTable.h"
 
+#include <algorithm>
+
 namespace trainkernel {
 
 /// Vectors of 16 bytes that a thread may have on their way at once while operands are staged.
@@ -23,27 +25,42 @@ inline constexpr double sharedBytesPerCycle = 128;
 /// Workers (warps on a matrix unit, else threads) along m, n and k.
 struct ThreadLayout {
   int64_t rows = 1, columns = 1, groups = 1;
+  /// Whether four warps along m, a warpgroup, multiply together what lies in shared memory (wgmma).
+  bool byWarpgroups = false;
   /// Whether results go through shared memory, where the sums of groups meet, and are dealt out along n to all threads.
   bool meets = false;
   /// Predicted time of one pass over k, in cycles, and of what follows the last one: the meeting of the groups and what
   /// threads do with their results.
   double passCycles = 0, resultCycles = 0;
+  /// Of a pass of warpgroups, the cycles that keep other work from shared memory.
+  double portCycles = 0;
 
+  /// What a pass takes together with other work on operands, `cycles` long: warpgroups multiply beside it.
+  double passBeside(double cycles) const {
+    return byWarpgroups ? std::max(passCycles, portCycles + cycles) : passCycles + cycles;
+  }
   int64_t perGroup() const { return rows * columns; }
   int64_t used() const { return perGroup() * groups; }
 };
 
 /// A tile of m x n sums, in `passes` over `k` staged elements. Those of its own `rows` are results, for each of which
-/// `resultBytes` are read and written. Threads may hold the operand over k and n in registers. There are `groups`
-/// groups, or as many as are fastest where that is 0.
+/// `resultBytes` are read and written. Threads may hold the operand over k and n in registers, and operands may lie
+/// where others left them or will find them, as no warpgroup reads them. There are `groups` groups, or as many as are
+/// fastest where that is 0.
 struct TileWork {
   int64_t rows, m, n, k, passes, resultBytes;
-  bool holdsColumns = false;
+  bool holdsColumns = false, sharesOperands = false;
   int64_t groups = 0;
 };
 
-/// The fastest layout of `threads` threads, or of their warps.
-ThreadLayout chooseLayout(Multiplier multiplier, const TileWork &tile, int64_t threads);
+/// The threads of a CTA, and whether warpgroups can multiply.
+struct CtaThreads {
+  int64_t count;
+  bool hasWarpgroups;
+};
+
+/// The fastest layout of a CTA's threads, or of their warps.
+ThreadLayout chooseLayout(Multiplier multiplier, const TileWork &tile, const CtaThreads &threads);
 
 /// Bytes of a staged element, whatever it is in global memory.
 int64_t stagedBytes(Multiplier multiplier);

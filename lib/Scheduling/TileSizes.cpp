@@ -29,7 +29,12 @@ static int64_t chunksOf(const ContractionShape &shape, const ContractionTile &ti
 static ThreadLayout layoutOf(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target) {
   TileWork work{tile.rows(), tile.m, tile.n, tile.k, chunksOf(shape, tile), shape.resultBytes};
   work.groups = shape.groups;
-  return chooseLayout(shape.multiplier, work, target.threads);
+  return chooseLayout(shape.multiplier, work, {target.threads, target.hasWarpgroups});
+}
+
+bool trainkernel::isByWarpgroups(const ContractionShape &shape, const ContractionTile &tile,
+                                 const TargetFacts &target) {
+  return target.kind == TargetKind::Cuda && layoutOf(shape, tile, target).byWarpgroups;
 }
 
 int64_t trainkernel::groupsOf(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target) {
@@ -48,13 +53,14 @@ static bool isPipelined(const ContractionShape &shape, const ContractionTile &ti
 
 // Loads and products of all chunks, from the first load to the last product.
 static TileCost predictChunks(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target,
-                              double perByte, double multiply) {
+                              double perByte, const ThreadLayout &layout) {
   int64_t chunks = chunksOf(shape, tile);
   double loaded = (double(tile.m) * shape.aBytes + double(tile.n) * shape.bBytes) * tile.k;
   double transfer = loaded * perByte;
   // What comes in also passes through the path to shared memory, which fragments are read by.
   double passing = (loaded + double(tile.m + tile.n) * tile.k * stagedBytes(shape.multiplier)) / sharedBytesPerCycle;
-  double working = passing / target.clock + multiply + 2 * target.ctaBarrier;
+  double multiply = layout.passCycles / target.clock;
+  double working = layout.passBeside(passing) / target.clock + 2 * target.ctaBarrier;
   if (!isPipelined(shape, tile, target)) {
     int64_t batches = divideCeil(vectorsPerThread(shape, tile, target), maxVectorsInFlight);
     double moving = std::max(transfer, passing / target.clock);
@@ -80,7 +86,7 @@ TileCost trainkernel::predictTile(const ContractionShape &shape, const Contracti
   }
   ThreadLayout layout = layoutOf(shape, tile, target);
   double epilogue = double(tile.rows()) * tile.n * shape.resultWork / instructionsPerCycle / target.clock;
-  TileCost cost = predictChunks(shape, tile, target, perByte, layout.passCycles / target.clock);
+  TileCost cost = predictChunks(shape, tile, target, perByte, layout);
   cost.latency += target.loadLatency / 2;
   cost.epilogue = layout.resultCycles / target.clock + results + epilogue;
   return cost;

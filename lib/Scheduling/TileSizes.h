@@ -54,6 +54,9 @@ std::string findFault(const ContractionShape &shape, const ContractionTile &tile
 /// The groups of threads that share out the k of a tile.
 int64_t groupsOf(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target);
 
+/// Whether warpgroups multiply a tile, whose additions have an order that no other unit has.
+bool isByWarpgroups(const ContractionShape &shape, const ContractionTile &tile, const TargetFacts &target);
+
 /// The tile with the least predicted time where `processors` CTAs work on the product.
 ContractionTile chooseContractionTile(const ContractionShape &shape, const TargetFacts &target, int64_t processors);
 

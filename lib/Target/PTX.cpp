@@ -32,6 +32,19 @@ static void makeReducible(llvm::Module &module) {
   llvm::createModuleToFunctionPassAdaptor(std::move(passes)).run(module, modules);
 }
 
+// What warpgroups multiply starts at multiples of so many bytes, counted from zero. Nothing else is in shared memory.
+static void alignShared(llvm::Module &module) {
+  constexpr unsigned sharedSpace = 3, bytes = 1024;
+  for (llvm::GlobalVariable &global : module.globals())
+    if (global.getAddressSpace() == sharedSpace)
+      global.setAlignment(llvm::Align(bytes));
+}
+
+static void prepare(llvm::Module &module) {
+  makeReducible(module);
+  alignShared(module);
+}
+
 // The module holds one gpu.module with one target attribute, as the last stage leaves it.
 static LogicalResult translateToPTX(Operation *op, raw_ostream &output) {
   auto module = dyn_cast<ModuleOp>(op);
@@ -46,7 +59,7 @@ static LogicalResult translateToPTX(Operation *op, raw_ostream &output) {
       targets && targets.size() == 1 ? dyn_cast<gpu::TargetAttrInterface>(targets[0]) : gpu::TargetAttrInterface();
   if (!target)
     return gpuModule.emitError("has not one target, expected 'nvvm-attach-target' to have run once");
-  gpu::TargetOptions options({}, {}, {}, {}, gpu::CompilationTarget::Assembly, {}, {}, {}, makeReducible);
+  gpu::TargetOptions options({}, {}, {}, {}, gpu::CompilationTarget::Assembly, {}, {}, {}, prepare);
   std::optional<SmallVector<char, 0>> text = target.serializeToObject(gpuModule, options);
   if (!text)
     return gpuModule.emitError("code generation failed");

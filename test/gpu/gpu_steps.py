@@ -275,6 +275,29 @@ _STRIDED = {
     for name, (loss_of, make_args, dtype) in strided.DESCENTS.items()
 }
 
+#: Products by warpgroups, with edges, of operands in each order, and plans whose tiles are large enough.
+_WIDE = {
+    "wide_tied": GpuStep(
+        descend(losses.tied),
+        lambda: (randn(168, 200, scale=0.1), *_xt(144, 168, 168)),
+        BF16,
+        plan="tile[0.0]=64x64x64,tile[1.0]=128x32x64,tile[2.1]=64x32x112,tile[3.0]=64x64x48,tile[4.0]=64x128x64",
+    ),
+    "wide_transposed": GpuStep(
+        descend(losses.transposed),
+        lambda: (randn(136, 200, scale=0.1), *_xt(160, 136, 200)),
+        BF16,
+        plan="tile[0.0]=64x64x64,tile[1.1]=128x64x32",
+    ),
+    "wide_batched": GpuStep(
+        descend(losses.batched),
+        lambda: (randn(3, 136, 72, scale=0.1), randn(3, 144, 136), randn(3, 144, 72)),
+        F16,
+        plan="tile[0.0]=1x64x64x64,tile[1.1]=1x64x32x80",
+    ),
+}
+
+
 _MODULES = {f"module_{name}": GpuStep(make, make_args, F32) for name, (make, make_args) in modules.STEPS.items()}
 
 
@@ -310,7 +333,7 @@ def _all_steps() -> dict[str, GpuStep]:
         steps[f"many_{name}"] = GpuStep(partial(_as_it_is, step), make_args, F32)
     for seed in range(random_steps.COUNT):
         steps[f"random_{seed}"] = GpuStep(*random_steps.random_step(seed))
-    return steps | _STATES | _STRIDED | _MODULES
+    return steps | _WIDE | _STATES | _STRIDED | _MODULES
 
 
 #: All steps by name.

@@ -284,6 +284,11 @@ def lowered_step(captured: CapturedStep, arch: str = "sm_90a", **options: Any) -
     return made.outputs["lower"]
 
 
+def lowered_text(source: str, pipeline: str) -> str:
+    """What a pipeline makes of a module."""
+    return run_tk_opt([f"--pass-pipeline=builtin.module({pipeline})"], source.encode()).decode()
+
+
 @lru_cache(maxsize=8)
 def code_of(source: bytes, pipeline: str = "") -> EmulatedCode:
     """:class:`EmulatedCode`, made once."""

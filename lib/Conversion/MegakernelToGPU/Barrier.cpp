@@ -23,30 +23,22 @@ static Value workspacePointer(const CtaContext &cta, Location loc) {
   return LLVM::ExtractValueOp::create(builder, loc, lowered, 1);
 }
 
-static LLVM::InlineAsmOp emitAsm(OpBuilder &builder, Location loc, TypeRange results, ValueRange operands,
-                                 StringRef text, StringRef constraints) {
-  return LLVM::InlineAsmOp::create(builder, loc, results, operands, text, constraints, /*has_side_effects=*/true,
-                                   /*is_align_stack=*/false, LLVM::tailcallkind::TailCallKind::None,
-                                   LLVM::AsmDialectAttr::get(builder.getContext(), LLVM::AsmDialect::AD_ATT),
-                                   /*operand_attrs=*/ArrayAttr());
-}
-
 Value mlir::megakernel::computeAgain(const CtaContext &context, Location loc, Value index) {
   OpBuilder &builder = context.builder;
   Type i32 = builder.getI32Type();
   Value number = arith::IndexCastUIOp::create(builder, loc, i32, index);
-  number = emitAsm(builder, loc, i32, number, ptx::move, "=r,r").getResult(0);
+  number = ptx::emit(builder, loc, i32, number, ptx::move, "=r,r").getResult(0);
   return arith::IndexCastUIOp::create(builder, loc, builder.getIndexType(), number);
 }
 
 void mlir::megakernel::emitEarlierLaunchesWait(const CtaContext &context, Location loc) {
   // As text, since the intrinsics do not say that memory changes meanwhile.
-  emitAsm(context.builder, loc, {}, {}, ptx::launchesWait, "~{memory}");
-  emitAsm(context.builder, loc, {}, {}, ptx::launchNext, "~{memory}");
+  ptx::emit(context.builder, loc, {}, {}, ptx::launchesWait, "~{memory}");
+  ptx::emit(context.builder, loc, {}, {}, ptx::launchNext, "~{memory}");
 }
 
 void mlir::megakernel::emitCopiesWait(const CtaContext &context, Location loc) {
-  emitAsm(context.builder, loc, {}, {}, ptx::copiesWait, "~{memory}");
+  ptx::emit(context.builder, loc, {}, {}, ptx::copiesWait, "~{memory}");
 }
 
 // The first thread of each CTA adds to one counter and waits until its sign flips. CTA 0 adds 2^31 - (n - 1) and
@@ -73,8 +65,8 @@ static Value emitGridArrival(const CtaContext &context, Location loc) {
   Value amount =
       arith::SelectOp::create(builder, loc, isCta0, constant((int64_t(1) << 31) - (context.grid - 1)), constant(1));
   Value counter = workspacePointer(context, loc);
-  scf::YieldOp::create(builder, loc,
-                       emitAsm(builder, loc, i32, {counter, amount}, ptx::gridArrive, "=r,l,r,~{memory}").getResults());
+  scf::YieldOp::create(
+      builder, loc, ptx::emit(builder, loc, i32, {counter, amount}, ptx::gridArrive, "=r,l,r,~{memory}").getResults());
   return arrival.getResult(0);
 }
 
@@ -84,7 +76,7 @@ static void emitGridWait(const CtaContext &context, Location loc, Value arrival)
       arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, context.thread, context.math(loc).constant(0));
   (void)context.when(loc, isFirst, [&] {
     Value counter = workspacePointer(context, loc);
-    emitAsm(builder, loc, TypeRange(), {counter, arrival}, ptx::gridWait, "l,r,~{memory}");
+    ptx::emit(builder, loc, TypeRange(), {counter, arrival}, ptx::gridWait, "l,r,~{memory}");
     return success();
   });
   context.barrier(loc);

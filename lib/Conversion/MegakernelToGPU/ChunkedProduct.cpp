@@ -32,7 +32,9 @@ LogicalResult ChunkedProduct::stageFirst(ArrayRef<LaneIndex> origin, bool isAThe
 ChunkedProduct::Tiles ChunkedProduct::tilesOf(Value chunk) {
   Value stage = chunk && plan.isPipelined ? math.mul(math.rem(chunk, 2), plan.stageBytes) : math.constant(0);
   auto view = [&](const SharedTile &tile) {
-    return context.sharedView(loc, {tile.outer, tile.pitch}, tile.element, math.add(stage, tile.byteOffset));
+    int64_t width = tile.swizzle ? tile.panelWidth() : tile.pitch;
+    return context.sharedView(loc, {tile.outer * tile.pitch / width, width}, tile.element,
+                              math.add(stage, tile.byteOffset));
   };
   return {view(plan.a), view(plan.b)};
 }
@@ -58,8 +60,8 @@ FailureOr<SmallVector<Value>> ChunkedProduct::multiply(ArrayRef<LaneIndex> origi
                           return failure();
                         // What is there from earlier phases has a barrier behind it.
                         if (!missing.empty() || hasPrefetched)
-                          context.barrier(loc);
-                        SmallVector<Value> next = addProduct(tiles, accumulators);
+                          meetStaged();
+                        SmallVector<Value> next = finishProduct(startProduct(tiles, accumulators));
                         // The next chunk, or the sums, take the place of the operands.
                         bool isOverwritten = plan.layout.meets ? plan.sumsOffset() == 0 : !isAlone;
                         if (plan.numChunks > 1 || (plan.stageBytes > 0 && isOverwritten))
@@ -70,7 +72,7 @@ FailureOr<SmallVector<Value>> ChunkedProduct::multiply(ArrayRef<LaneIndex> origi
 
 // While a chunk is multiplied, the next one goes into the other tile and the one after that is on its way. One
 // barrier per chunk is enough: whoever writes a tile has passed the barrier behind the multiplication that read it
-// last.
+// last. What multiplies by itself starts first; else warps turn to the one while others are at the other.
 FailureOr<SmallVector<Value>> ChunkedProduct::multiplyPipelined(ArrayRef<LaneIndex> origin) {
   Value zero = math.constant(0), one = math.constant(1);
   Tiles first = tilesOf(zero);
@@ -86,45 +88,64 @@ FailureOr<SmallVector<Value>> ChunkedProduct::multiplyPipelined(ArrayRef<LaneInd
   llvm::append_range(carried, aIsStaged ? *exchanged : early);
   size_t numLoaded = carried.size();
   llvm::append_range(carried, initial);
-  context.barrier(loc);
+  meetStaged();
   auto middle = [&](Value chunk, ValueRange values) -> FailureOr<SmallVector<Value>> {
     Value following = math.add(chunk, one);
     SmallVector<Value> own(values.take_front(numLoaded));
+    Product product = startProduct(tilesOf(chunk), values.drop_front(numLoaded));
     FailureOr<SmallVector<Value>> next =
         exchangeOperands(operandsIn(tilesOf(following), true, true), chunkStart(origin, following), own,
                          chunkStart(origin, math.add(following, one)));
     if (failed(next))
       return failure();
-    llvm::append_range(*next, addProduct(tilesOf(chunk), values.drop_front(numLoaded)));
-    context.barrier(loc);
+    llvm::append_range(*next, finishProduct(product));
+    meetStaged();
     return next;
   };
   FailureOr<SmallVector<Value>> values = carryThrough(builder, loc, plan.numChunks - 2, carried, middle);
   if (failed(values))
     return failure();
   Value last = math.constant(plan.numChunks - 1);
+  Product product =
+      startProduct(tilesOf(math.constant(plan.numChunks - 2)), ArrayRef<Value>(*values).drop_front(numLoaded));
   if (failed(storeOperands(operandsIn(tilesOf(last), true, true), chunkStart(origin, last),
                            ArrayRef<Value>(*values).take_front(numLoaded))))
     return failure();
-  SmallVector<Value> sums =
-      addProduct(tilesOf(math.constant(plan.numChunks - 2)), ArrayRef<Value>(*values).drop_front(numLoaded));
-  context.barrier(loc);
-  sums = addProduct(tilesOf(last), sums);
+  SmallVector<Value> sums = finishProduct(product);
+  meetStaged();
+  sums = finishProduct(startProduct(tilesOf(last), sums));
   // Whoever comes next may fill the tiles.
   if (plan.layout.meets || !isAlone)
     context.barrier(loc);
   return sums;
 }
 
+void ChunkedProduct::meetStaged() {
+  unit.publishTiles();
+  context.barrier(loc);
+}
+
 // Where a chain of additions would be long, each chunk has sums of its own: the rounding error grows with the length.
-SmallVector<Value> ChunkedProduct::addProduct(Tiles tiles, ValueRange accumulators) {
+ChunkedProduct::Product ChunkedProduct::startProduct(Tiles tiles, ValueRange accumulators) {
   constexpr int64_t longChain = 512;
   int64_t additions = plan.numChunks * plan.sizeOf(plan.kLoop) / (unit.depth() * plan.layout.groups);
-  if (plan.numChunks == 1 || additions <= longChain)
-    return unit.multiply(tiles.a, tiles.b, accumulators);
-  SmallVector<Value> sums = unit.multiply(tiles.a, tiles.b, initial);
-  for (auto [sum, total] : llvm::zip(sums, accumulators))
-    sum = arith::AddFOp::create(builder, loc, total, sum);
+  bool hasTotals = plan.numChunks > 1 && additions > longChain;
+  Product product{tiles, SmallVector<Value>(accumulators), {}, unit.isAsynchronous()};
+  if (hasTotals) {
+    product.totals = product.sums;
+    product.sums = initial;
+  }
+  if (product.isStarted)
+    product.sums = unit.start(tiles.a, tiles.b, product.sums);
+  return product;
+}
+
+SmallVector<Value> ChunkedProduct::finishProduct(const Product &product) {
+  SmallVector<Value> sums =
+      product.isStarted ? unit.finish(product.sums) : unit.multiply(product.tiles.a, product.tiles.b, product.sums);
+  if (!product.totals.empty())
+    for (auto [sum, total] : llvm::zip_equal(sums, product.totals))
+      sum = arith::AddFOp::create(builder, loc, total, sum);
   return sums;
 }
 

@@ -197,7 +197,8 @@ private:
   }
 
   static std::unique_ptr<MultiplyUnit> createUnit(const CtaContext &context, const ContractionPlan &plan) {
-    auto create = plan.multiplier == trainkernel::Multiplier::Narrow   ? createMatrixUnit
+    auto create = plan.layout.byWarpgroups                             ? createWarpgroupUnit
+                  : plan.multiplier == trainkernel::Multiplier::Narrow ? createMatrixUnit
                   : plan.multiplier == trainkernel::Multiplier::Tf32x3 ? createSplitTf32
                                                                        : createThreadFma;
     std::unique_ptr<MultiplyUnit> unit = create(context, plan);

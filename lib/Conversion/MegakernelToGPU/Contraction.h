@@ -1,7 +1,8 @@
 //===- Contraction.h - matrix products on a CTA -----------------*- C++ -*-===//
 //
 // Both operands of a tile are staged through shared memory, k chunk by k chunk; the prologue is computed on the way
-// in. What multiplies them is a unit: MatrixUnit or SplitTf32 (mma.sync), or ThreadFma (float32 multiply-adds).
+// in. What multiplies them is a unit: MatrixUnit or SplitTf32 (mma.sync), WarpgroupUnit (wgmma), or ThreadFma (float32
+// multiply-adds).
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,6 +22,13 @@ public:
   virtual SmallVector<Value> initialAccumulators() = 0;
   /// Adds the product of the staged tiles, or of the part of k that this thread's group has.
   virtual SmallVector<Value> multiply(Value aTile, Value bTile, ValueRange accumulators) = 0;
+  /// Whether it can do so beside other work: `multiply` is `finish` of what `start` returns. In between the tiles are
+  /// read, and accumulators must be left alone.
+  virtual bool isAsynchronous() const { return false; }
+  virtual SmallVector<Value> start(Value aTile, Value bTile, ValueRange accumulators) { return accumulators; }
+  virtual SmallVector<Value> finish(ValueRange accumulators) { return accumulators; }
+  /// Ahead of the barrier between what a thread stores to the tiles and a product of them.
+  virtual void publishTiles() {}
   /// Where each run of `lanes()` sums along n that this thread holds lies in the tile: (m, n). Runs that are known to
   /// lie beyond the tile's own rows are left out.
   virtual SmallVector<std::pair<Value, Value>> resultPlaces() = 0;
@@ -47,6 +55,7 @@ public:
 std::unique_ptr<MultiplyUnit> createPartialSums(const CtaContext &context, const ContractionPlan &plan,
                                                 std::unique_ptr<MultiplyUnit> unit);
 std::unique_ptr<MultiplyUnit> createMatrixUnit(const CtaContext &context, const ContractionPlan &plan);
+std::unique_ptr<MultiplyUnit> createWarpgroupUnit(const CtaContext &context, const ContractionPlan &plan);
 std::unique_ptr<MultiplyUnit> createSplitTf32(const CtaContext &context, const ContractionPlan &plan);
 std::unique_ptr<MultiplyUnit> createThreadFma(const CtaContext &context, const ContractionPlan &plan);
 
@@ -77,6 +86,7 @@ private:
   };
   Value withinOwn(unsigned loop, Value local, int64_t count);
   Item itemAt(ArrayRef<LaneIndex> base, Value number, int64_t offset);
+  SmallVector<LaneIndex> placeOf(const Item &item);
   Value widen(Value value);
 
   const CtaContext &context;
@@ -125,7 +135,15 @@ private:
   Tiles tilesOf(Value chunk);
   SmallVector<StagedOperand, 2> operandsIn(Tiles tiles, bool withA, bool withB);
   FailureOr<SmallVector<Value>> multiplyPipelined(ArrayRef<LaneIndex> origin);
-  SmallVector<Value> addProduct(Tiles tiles, ValueRange accumulators);
+  /// A product of a chunk, which may be under way, and the sums that it is added to.
+  struct Product {
+    Tiles tiles;
+    SmallVector<Value> sums, totals;
+    bool isStarted;
+  };
+  Product startProduct(Tiles tiles, ValueRange accumulators);
+  SmallVector<Value> finishProduct(const Product &product);
+  void meetStaged();
   SmallVector<LaneIndex> chunkStart(ArrayRef<LaneIndex> origin, Value chunk);
 
   const CtaContext &context;

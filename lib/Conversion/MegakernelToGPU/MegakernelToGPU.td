@@ -5,8 +5,9 @@ def ConvertMegakernelToGPU : Pass<"convert-megakernel-to-gpu", "::mlir::ModuleOp
   let description = [{
     Needs a kernel that `tk-check-schedule` accepts. Leaves a `gpu.module` with one kernel function whose parameters
     are the kernel's arguments and the workspace: 256 bytes of barrier state, then the arena. Tiles become loops over
-    the tiles of a CTA; contractions of bfloat16 or float16 use mma.sync with ldmatrix, contractions of float32
-    true float32 multiply-adds, or mma.sync on two tf32 parts where the kernel's `fp32` is `tf32x3`; everything else is one element, or a vector of elements, per thread.
+    the tiles of a CTA; contractions of bfloat16 or float16 use mma.sync with ldmatrix, or wgmma where the target has it
+    and the tile suits it, contractions of float32 true float32 multiply-adds, or mma.sync on two tf32 parts where the
+    kernel's `fp32` is `tf32x3`; everything else is one element, or a vector of elements, per thread.
 
     The module's data layout says how wide an index is: 32 bits, or 64 where an argument has 2^31 elements or the
     workspace 2^31 bytes.

@@ -33,6 +33,12 @@ public:
   SmallVector<Value> multiply(Value aTile, Value bTile, ValueRange accumulators) override {
     return unit->multiply(aTile, bTile, accumulators);
   }
+  bool isAsynchronous() const override { return unit->isAsynchronous(); }
+  SmallVector<Value> start(Value aTile, Value bTile, ValueRange accumulators) override {
+    return unit->start(aTile, bTile, accumulators);
+  }
+  SmallVector<Value> finish(ValueRange accumulators) override { return unit->finish(accumulators); }
+  void publishTiles() override { unit->publishTiles(); }
   Value group() override { return unit->group(); }
   int64_t lanes() const override { return perRun; }
   int64_t depth() const override { return unit->depth(); }

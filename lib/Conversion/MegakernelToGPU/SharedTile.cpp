@@ -53,6 +53,22 @@ Stager::Item Stager::itemAt(ArrayRef<LaneIndex> base, Value number, int64_t offs
   return result;
 }
 
+// Where an item goes in the tile.
+SmallVector<LaneIndex> Stager::placeOf(const Item &item) {
+  LaneIndex read{item.read, tile.lanes > 1 ? 1 : 0, tile.lanes}, other{item.other, 0, 1};
+  if (!tile.swizzle)
+    return tile.readLoop == tile.innerLoop ? SmallVector<LaneIndex>{other, read} : SmallVector<LaneIndex>{read, other};
+  // In each 128 bytes of a panel, the bits of the address that number the 128 bytes change those of the 16 bytes.
+  assert(tile.readLoop == tile.innerLoop && "panels are written along their rows");
+  constexpr int64_t bytesTogether = 16, bytesAround = 128;
+  int64_t perChunk = bytesTogether / tile.elementBytes();
+  Value row = math.add(item.other, math.mul(math.div(item.read, tile.panelWidth()), tile.outer));
+  Value change = math.rem(math.div(item.other, bytesAround / tile.swizzle), tile.swizzle / bytesTogether);
+  Value column =
+      arith::XOrIOp::create(builder, loc, math.rem(item.read, tile.panelWidth()), math.mul(change, perChunk));
+  return {LaneIndex{row, 0, 1}, LaneIndex{column, read.stride, tile.lanes}};
+}
+
 SmallVector<Value> Stager::load(ArrayRef<LaneIndex> base, Value first, int64_t offset) {
   Item item = itemAt(base, first, offset);
   return ElementEmitter(builder, domain.tile, tile.lanes).preload(operand->get(), item.indices);
@@ -72,11 +88,7 @@ LogicalResult Stager::store(Value memory, ArrayRef<LaneIndex> base, Value first,
     Value zero = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(value.getType()));
     value = arith::SelectOp::create(builder, loc, item.isInside, value, zero);
   }
-  LaneIndex read{item.read, tile.lanes > 1 ? 1 : 0, tile.lanes}, other{item.other, 0, 1};
-  bool sameOrder = tile.readLoop == tile.innerLoop;
-  SmallVector<LaneIndex> indices =
-      sameOrder ? SmallVector<LaneIndex>{other, read} : SmallVector<LaneIndex>{read, other};
-  emitter.store(loc, value, memory, indices);
+  emitter.store(loc, value, memory, placeOf(item));
   return success();
 }
 

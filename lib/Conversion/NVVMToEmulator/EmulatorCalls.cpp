@@ -27,6 +27,14 @@ Value EmulatorCalls::constant(Operation *op, int32_t value) {
   return LLVM::ConstantOp::create(builder, op->getLoc(), builder.getI32IntegerAttr(value));
 }
 
+Value EmulatorCalls::pack(Operation *op, Type type, ValueRange values) {
+  OpBuilder builder(op);
+  Value result = LLVM::PoisonOp::create(builder, op->getLoc(), type);
+  for (auto [index, value] : llvm::enumerate(values))
+    result = LLVM::InsertValueOp::create(builder, op->getLoc(), result, value, index);
+  return result;
+}
+
 Value EmulatorCalls::site(Operation *op, StringRef what) {
   SmallVector<std::string> lines = sourceLines(op->getLoc());
   std::string text = what.str();
@@ -69,10 +77,8 @@ Value EmulatorCalls::load(Operation *op, Value array, Type type) {
   auto structure = dyn_cast<LLVM::LLVMStructType>(type);
   if (!structure)
     return LLVM::LoadOp::create(builder, op->getLoc(), type, array);
-  Value result = LLVM::PoisonOp::create(builder, op->getLoc(), type);
-  for (auto [index, element] : llvm::enumerate(structure.getBody())) {
-    Value value = LLVM::LoadOp::create(builder, op->getLoc(), element, at(op, array, index));
-    result = LLVM::InsertValueOp::create(builder, op->getLoc(), result, value, index);
-  }
-  return result;
+  SmallVector<Value> values;
+  for (auto [index, element] : llvm::enumerate(structure.getBody()))
+    values.push_back(LLVM::LoadOp::create(builder, op->getLoc(), element, at(op, array, index)));
+  return pack(op, type, values);
 }

@@ -18,9 +18,11 @@ public:
   /// The number of a place: an i32. Errors show `what` and the user's line.
   Value site(Operation *op, StringRef what);
   Value constant(Operation *op, int32_t value);
+  /// A struct of values.
+  Value pack(Operation *op, Type type, ValueRange values);
   /// A slot of the stack for operands and results of ops that a warp does together: two arrays of i32.
   static constexpr int64_t maxOperands = 16;
-  static constexpr int64_t maxResults = 4;
+  static constexpr int64_t maxResults = 128;
   std::pair<Value, Value> scratch(Operation *op);
   /// Stores values of 32 bits ahead of `op`, one behind the other.
   void store(Operation *op, Value array, ValueRange values);

@@ -7,7 +7,7 @@ def ConvertNVVMToEmulator : Pass<"convert-nvvm-to-emulator", "::mlir::ModuleOp">
     which `tk-translate --tk-to-object` makes an object file of. What belongs to the GPU becomes calls of functions
     `tk_emu_*` of lib/Emulator:
 
-    * ops that threads do together: barriers, shuffles, `ldmatrix`, `mma`, and our inline PTX;
+    * ops that threads do together: barriers, shuffles, `ldmatrix`, `mma`, and our inline PTX, `wgmma` among it;
     * a check ahead of each load and store: bounds, alignment, races;
     * the GPU's approximations, and functions of its device library, which become those of the C library.
 

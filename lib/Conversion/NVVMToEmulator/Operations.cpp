@@ -5,6 +5,7 @@
 #include "lib/Conversion/MegakernelToGPU/InlinePTX.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/Regex.h"
 
 using namespace mlir;
 using namespace mlir::megakernel;
@@ -22,6 +23,36 @@ static Value bitcast(Operation *op, Value value, Type type) {
 
 static LogicalResult refuse(Operation *op, StringRef what) {
   return op->emitOpError() << what << ", which the emulator does not know";
+}
+
+// An instruction of a warpgroup that changes its accumulators; what `changes` calls finds them in memory.
+static LogicalResult changeAccumulators(LLVM::InlineAsmOp op, int64_t count, EmulatorCalls &calls,
+                                        function_ref<void(Value registers)> changes) {
+  if (count > EmulatorCalls::maxResults)
+    return op.emitError() << "has " << count << " accumulators, which the emulator does not know";
+  Value registers = calls.scratch(op).second;
+  calls.store(op, registers, op.getOperands().take_front(count));
+  changes(registers);
+  replace(op, calls.load(op, registers, op.getResult(0).getType()));
+  return success();
+}
+
+// "wgmma.mma_async.sync.aligned.m64nNk16.f32.T.T {accumulators}, a, b, adds, 1, 1, A, B;", which adds.
+static LogicalResult emulateWarpgroupProduct(LLVM::InlineAsmOp op, EmulatorCalls &calls) {
+  static llvm::Regex pattern("setp\\.eq\\.u32 adds, 0, 0;.wgmma\\.mma_async\\.sync\\.aligned\\.m64n([0-9]+)k16\\."
+                             "f32\\.(bf16\\.bf16|f16\\.f16) \\{[^}]*\\}, [$][0-9]+, [$][0-9]+, adds, 1, 1, "
+                             "([01]), ([01]);");
+  SmallVector<StringRef> parts;
+  int64_t columns;
+  if (!pattern.match(op.getAsmString(), &parts) || parts[1].getAsInteger(10, columns))
+    return op.emitError() << "is the inline PTX '" << op.getAsmString() << "', which the emulator does not know";
+  int32_t kind = (parts[2] == "f16.f16") + 2 * (parts[3] == "1") + 4 * (parts[4] == "1");
+  OperandRange descriptors = op.getOperands().drop_front(columns / 2);
+  return changeAccumulators(op, columns / 2, calls, [&](Value registers) {
+    calls.call(op, "tk_emu_warpgroup_product", Type(),
+               {registers, calls.constant(op, columns), calls.constant(op, kind), descriptors[0], descriptors[1],
+                calls.site(op, "product of a warpgroup")});
+  });
 }
 
 static LogicalResult emulateAsm(LLVM::InlineAsmOp op, EmulatorCalls &calls) {
@@ -45,6 +76,19 @@ static LogicalResult emulateAsm(LLVM::InlineAsmOp op, EmulatorCalls &calls) {
     return op.erase(), success();
   if (text == ptx::move)
     return replace(op, arguments.front()), success();
+  if (text == ptx::warpgroupCommit)
+    return call("tk_emu_warpgroup_commit", "end of a group of products", Type());
+  if (text == ptx::warpgroupFence) {
+    calls.call(op, "tk_emu_warpgroup_fence", Type(), calls.site(op, "fence of accumulators"));
+    return replace(op, calls.pack(op, op.getResult(0).getType(), arguments)), success();
+  }
+  if (text == ptx::warpgroupWait)
+    return changeAccumulators(op, arguments.size(), calls, [&](Value registers) {
+      calls.call(op, "tk_emu_warpgroup_wait", Type(),
+                 {registers, calls.constant(op, arguments.size()), calls.site(op, "wait for products")});
+    });
+  if (text.contains("wgmma.mma_async"))
+    return emulateWarpgroupProduct(op, calls);
   return op.emitError() << "is the inline PTX '" << text << "', which the emulator does not know";
 }
 
@@ -106,6 +150,14 @@ static LogicalResult emulateCopy(NVVM::CpAsyncOp op, EmulatorCalls &calls) {
   return success();
 }
 
+static LogicalResult emulateProxyFence(NVVM::FenceProxyOp op, EmulatorCalls &calls) {
+  if (op.getKind() != NVVM::ProxyKind::async_shared || op.getSpace() != NVVM::SharedSpace::shared_cta)
+    return refuse(op, "is not for asynchronous units and a CTA's shared memory");
+  calls.call(op, "tk_emu_fence_proxy", Type(), {});
+  op.erase();
+  return success();
+}
+
 static LogicalResult emulateNVVM(Operation *op, EmulatorCalls &calls) {
   Type i32 = IntegerType::get(op->getContext(), 32), i64 = IntegerType::get(op->getContext(), 64);
   auto number = [&](StringRef function, Type type = Type()) {
@@ -124,6 +176,7 @@ static LogicalResult emulateNVVM(Operation *op, EmulatorCalls &calls) {
       .Case([&](NVVM::Barrier0Op) { return meet("tk_emu_barrier", "barrier of the CTA"); })
       .Case([&](NVVM::ClusterArriveOp) { return meet("tk_emu_cluster_arrive", "arrival at the cluster's barrier"); })
       .Case([&](NVVM::ClusterWaitOp) { return meet("tk_emu_cluster_wait", "wait for the cluster"); })
+      .Case([&](NVVM::FenceProxyOp fence) { return emulateProxyFence(fence, calls); })
       .Case([&](NVVM::ShflOp shuffle) { return emulateShuffle(shuffle, calls); })
       .Case([&](NVVM::LdMatrixOp matrix) { return emulateLdMatrix(matrix, calls); })
       .Case([&](NVVM::MmaOp product) { return emulateMma(product, calls); })

@@ -255,9 +255,6 @@ def Megakernel_BufferOp : Megakernel_Op<"buffer", [Pure, ParentOneOf<["KernelOp"
     first is that of even steps of a launch, counted from 0, the second that of odd ones. So a step need not wait until
     others have read what the one before left.
 
-    One on chip may hold a state of the kernel: `state` is the index of the argument. It has that value when a launch
-    starts, and what writes the output that replaces the state writes the same to it.
-
     Constraints:
 
     * (B1) the type is a memref with an identity layout and without zero extents, of an element type of (S1) of
@@ -266,9 +263,7 @@ def Megakernel_BufferOp : Megakernel_Op<"buffer", [Pure, ParentOneOf<["KernelOp"
     * (B3) `shared_at` is a non-negative multiple of 16 and stands with `part` and without `offset`; neither `part` nor
       `first_cta` stands without it;
     * (B4) parts are of one size, a multiple of 16 bytes, and no more than CTAs;
-    * (B5) what alternates has no `shared_at`;
-    * (B6) `state` stands with `shared_at` and is the index of a state argument of the buffer's type that an output
-      updates.
+    * (B5) what alternates has no `shared_at`.
 
     Example:
 
@@ -280,12 +275,11 @@ def Megakernel_BufferOp : Megakernel_Op<"buffer", [Pure, ParentOneOf<["KernelOp"
     ```
   }];
   let arguments = (ins OptionalAttr<I64Attr>:$offset, OptionalAttr<I64Attr>:$shared_at, OptionalAttr<I64Attr>:$part,
-                       DefaultValuedAttr<I64Attr, "0">:$first_cta, UnitAttr:$alternates,
-                       OptionalAttr<I64Attr>:$state);
+                       DefaultValuedAttr<I64Attr, "0">:$first_cta, UnitAttr:$alternates);
   let results = (outs MemRefRankOf<[AnyType], [0, 1, 2, 3, 4, 5, 6, 7, 8]>:$result);
   let builders = [OpBuilder<(ins "::mlir::Type":$type), [{
     build($_builder, $_state, type, /*offset=*/nullptr, /*shared_at=*/nullptr, /*part=*/nullptr, /*first_cta=*/0,
-          /*alternates=*/false, /*state=*/nullptr);
+          /*alternates=*/false);
   }]>];
   let extraClassDeclaration = [{
     bool isOnChip() { return getSharedAt().has_value(); }

@@ -142,19 +142,6 @@ static LogicalResult verifyParts(BufferOp buffer) {
                               << "multiple of 16 bytes, and at most " << grid << " of them (B4)";
 }
 
-static LogicalResult verifyState(BufferOp buffer) {
-  std::optional<uint64_t> state = buffer.getState();
-  if (!state)
-    return success();
-  auto kernel = buffer->getParentOfType<KernelOp>();
-  bool isState = *state < kernel.getNumArguments() && kernel.getUpdatingArg(*state);
-  if (buffer.isOnChip() && isState && kernel.getArgumentTypes()[*state] == buffer.getType())
-    return success();
-  return buffer.emitOpError() << "holds state " << static_cast<int64_t>(*state)
-                              << ", expected a buffer on chip and a state argument of its type that an output updates "
-                                 "(B6)";
-}
-
 LogicalResult BufferOp::verify() {
   if (!isContiguousBuffer(getType()) || getType().getNumElements() == 0)
     return emitOpError() << "has type " << getType()
@@ -165,8 +152,6 @@ LogicalResult BufferOp::verify() {
                          << ", expected a non-negative multiple of 16 (B2)";
   if (getAlternates() && isOnChip())
     return emitOpError("alternates on chip, expected it in the arena (B5)");
-  if (failed(verifyState(*this)))
-    return failure();
   return verifyParts(*this);
 }
 

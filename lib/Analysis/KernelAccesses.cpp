@@ -108,9 +108,6 @@ Access &KernelAccesses::add(Value buffer, bool isWrite, bool ownElementOnly) {
   bool isInput = argument && !kernel.isOutput(argument.getArgNumber());
   // From the second step on a state is what the step before wrote.
   bool isWrittenBefore = isInput && step > 0 && kernel.getUpdatingArg(argument.getArgNumber());
-  auto made = buffers.back().getDefiningOp<BufferOp>();
-  // On chip a state is there from the start, too.
-  isInput |= made && made.getState();
   accesses.push_back({rangeOf(buffer), isWrite, static_cast<unsigned>(ops.size() - 1), epochs, ownElementOnly, step,
                       /*wantsInitial=*/!isWrite && isInput,
                       /*wantsWritten=*/!isWrite && (!isInput || isWrittenBefore), /*footprint=*/nullptr});

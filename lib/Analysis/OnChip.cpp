@@ -64,12 +64,6 @@ SmallVector<OnChipBuffer> mlir::megakernel::onChipBuffersOf(KernelOp kernel) {
         }
         found[entry->second].lastEpoch = epoch;
       }
-  // A state is held from one step to the next.
-  for (OnChipBuffer &held : found)
-    if (held.buffer.getState()) {
-      held.firstEpoch = 0;
-      held.lastEpoch = phasesWithEpochs(kernel).back().second;
-    }
   return found;
 }
 

@@ -16,7 +16,6 @@
 #include "lib/Transforms/EmbedManifest/EmbedManifest.h"
 #include "lib/Transforms/ExpandWindows/ExpandWindows.h"
 #include "lib/Transforms/FetchAhead/FetchAhead.h"
-#include "lib/Transforms/HoldState/HoldState.h"
 #include "lib/Transforms/ImportLinalg/ImportLinalg.h"
 #include "lib/Transforms/InlinePointwise/InlinePointwise.h"
 #include "lib/Transforms/InsertBarriers/InsertBarriers.h"
@@ -137,8 +136,6 @@ static void buildSchedule(OpPassManager &pm, const ScheduleOptions &options) {
   pm.addNestedPass<KernelOp>(createTkKeepOperands());
   // Barriers before buffers: memory is reused only across a barrier.
   pm.addNestedPass<KernelOp>(createTkInsertBarriers());
-  // State comes first: what is on chip for a whole launch saves the most.
-  pm.addNestedPass<KernelOp>(createTkHoldState());
   // What is kept on chip needs no place in the arena. What comes from afar in time is there as soon as what is kept, so
   // that long lives come last.
   TkKeepOnChipOptions nearby;

@@ -15,7 +15,6 @@
 #include "lib/Transforms/EmbedManifest/EmbedManifest.h"
 #include "lib/Transforms/ExpandWindows/ExpandWindows.h"
 #include "lib/Transforms/FetchAhead/FetchAhead.h"
-#include "lib/Transforms/HoldState/HoldState.h"
 #include "lib/Transforms/ImportLinalg/ImportLinalg.h"
 #include "lib/Transforms/InlinePointwise/InlinePointwise.h"
 #include "lib/Transforms/InsertBarriers/InsertBarriers.h"
@@ -55,7 +54,6 @@ void mlir::megakernel::registerOwnPasses() {
   registerSplitReductionsPasses();
   registerRequireFormPasses();
   registerCommitStatePasses();
-  registerHoldStatePasses();
   registerKeepOnChipPasses();
   registerKeepOperandsPasses();
   registerFetchAheadPasses();

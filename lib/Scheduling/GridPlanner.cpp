@@ -53,8 +53,9 @@ PhaseProblem GridModel::problemOf(llvm::ArrayRef<RowChain> chains) const {
   return problem;
 }
 
-// One CTA alone has all that it made on chip, as far as that fits, and in a launch of several steps the state as well:
-// what it reads of that is at hand.
+// One CTA alone has all that it made on chip, as far as that fits: it is at hand. So is, in a launch of several steps,
+// the state: what depends on no other op is under way early. (Of readme_64 and gradient_mlp on one CTA this
+// predicts 3.3 and 4.5 us a step, and they take 1.8 and 3.6.)
 OpPlan GridModel::planOn(unsigned op, int64_t processors) const {
   OpPlan plan = planner.onCtas(op, processors);
   const OpModel &model = step.ops[op];

@@ -143,10 +143,6 @@ static ThreadLayout chooseWarpgroups(const TileWork &tile, int64_t threads) {
                                 /*maxPerWorker=*/8, warpgroupThreads, fragmentLines({16, 8})},
                                tile, cycles);
   layout.portCycles = portCycles(tile, layout);
-  // What a product takes longer than its passes say, however many there are: with tiles of two passes that should have
-  // been faster by 0.2 us each, mlp_med was slower by 0.7.
-  constexpr double fillAndDrain = 500;
-  layout.resultCycles += fillAndDrain;
   layout.rows *= 4;
   layout.byWarpgroups = true;
   return layout;
@@ -168,7 +164,13 @@ ThreadLayout trainkernel::chooseLayout(Multiplier multiplier, const TileWork &ti
   if (!suitsWarpgroups(multiplier, tile, threads))
     return warps;
   ThreadLayout warpgroups = chooseWarpgroups(tile, threads.count);
-  return timeOf(tile, warpgroups) < timeOf(tile, warps) ? warpgroups : warps;
+  if (timeOf(tile, warps) <= timeOf(tile, warpgroups))
+    return warps;
+  // What a product takes longer than its passes say, however many there are, so that other tiles may be better: with
+  // tiles of two passes that should have been faster by 0.2 us each, mlp_med was slower by 0.7.
+  constexpr double fillAndDrain = 500;
+  warpgroups.resultCycles += fillAndDrain;
+  return warpgroups;
 }
 
 int64_t trainkernel::stagedBytes(Multiplier multiplier) {

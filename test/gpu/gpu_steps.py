@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -329,6 +329,8 @@ def _all_steps() -> dict[str, GpuStep]:
             steps[f"{name}_{suffix}"] = GpuStep(made, make_args, dtype)
     for index, (plan, dtype) in enumerate(_PLANS):
         steps[f"planned_{index}"] = GpuStep(mlp, partial(_layers_args, *_PLANNED), dtype, plan=plan)
+    # One CTA has the whole update, in a loop over its results, and tiles that reach beyond the edges.
+    steps["planned_adamw"] = replace(steps["common_adamw_bf16"], plan="grid=1")
     for name, (step, make_args) in many_steps.STEPS.items():
         steps[f"many_{name}"] = GpuStep(partial(_as_it_is, step), make_args, F32)
     for seed in range(random_steps.COUNT):

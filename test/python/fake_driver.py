@@ -24,6 +24,7 @@ class FakeDriver:
         captures: the capture that a stream is in.
         launches: stream, pointers and workspace of each launch, or all parameters and the last one.
         functions: of each launch.
+        grids: of each launch that Python made.
         memory: size of each live allocation by its address.
         calls: the names of other calls, in order.
         native_launches: how many of the launches native code made.
@@ -47,6 +48,7 @@ class FakeDriver:
     captures: dict[int, int] = field(default_factory=dict)
     launches: list[tuple[int, list[int], int]] = field(default_factory=list)
     functions: list[int] = field(default_factory=list)
+    grids: list[tuple[int, int, int]] = field(default_factory=list)
     memory: dict[int, int] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
     retained: int = 0
@@ -164,6 +166,7 @@ class FakeDriver:
         values = [ctypes.c_uint64.from_address(address).value for address in addresses]
         self.launches.append((stream, values[:-1], values[-1]))
         self.functions.append(function)
+        self.grids.append(kernel.grid)
 
     def allocate(self, size: int) -> int:
         pointer = self._next

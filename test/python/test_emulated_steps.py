@@ -27,6 +27,7 @@ THOROUGH = (
     "crossed",
     "many_exchanged",
     "many_odd_entries",
+    "planned_adamw",
     # Sizes that no vector divides.
     "batched_tf32x3",
     "tied_f32",

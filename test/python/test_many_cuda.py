@@ -46,6 +46,24 @@ def test_a_launch_of_several_steps_says_how_many(
         assert driver.functions[1] == 8
 
 
+def test_launches_of_several_steps_may_have_a_geometry_of_their_own(tmp_path: Path, driver: FakeDriver) -> None:
+    own = {"symbol": "step_many", "grid": [1, 1, 1], "threads": 64, "workspace_bytes": 70_000, **PARAMS}
+    path = make_cubin(tmp_path, **PARAMS, repeat={"symbol": "step_many", "barrier": "cta", "kernel": own})
+    with load(path) as step:
+        one = step.manifest.kernel.grid
+        assert one != (1, 1, 1)
+        state, xs = _arguments(ring=4)
+        step.run(state, xs, 3)
+        step(state, DeviceArray.empty((N, N), "float32"), 3)
+        assert driver.grids == [(1, 1, 1), one]
+        assert driver.functions == [9, 8]
+        # One workspace serves both.
+        assert max(driver.memory.values()) >= 70_000
+        read = step.manifest
+        assert type(read).from_bytes(read.to_bytes()) == read
+        assert read.to_json()["version"] == 4
+
+
 def test_a_donated_launch_writes_the_state_of_the_caller(tmp_path: Path, driver: FakeDriver) -> None:
     path = make_cubin(tmp_path, **PARAMS, repeat={"symbol": "step_many", "barrier": "grid"})
     with load(path) as step:
@@ -72,6 +90,10 @@ def test_what_the_fast_path_cannot_check_is_kept_until_the_launch_is_done(tmp_pa
         ({"symbol": "step", "barrier": "warp"}, "manifest.kernel.repeat.barrier is 'warp'"),
         ({"symbol": "step"}, "manifest.kernel.repeat has no 'barrier'"),
         ([], "manifest.kernel.repeat is an array"),
+        (
+            {"symbol": "step_many", "barrier": "cta", "kernel": {"symbol": "step_many", "grid": [2, 1], "threads": 32}},
+            "manifest.kernel.repeat.kernel.grid",
+        ),
         ({"symbol": "other", "barrier": "grid"}, "has no kernel other"),
     ],
 )

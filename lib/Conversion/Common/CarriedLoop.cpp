@@ -20,7 +20,9 @@ FailureOr<SmallVector<Value>> mlir::megakernel::carryThrough(OpBuilder &builder,
   FailureOr<SmallVector<Value>> next = body(loop.getInductionVar(), loop.getRegionIterArgs());
   if (failed(next))
     return failure();
-  scf::YieldOp::create(builder, loc, *next);
+  // A loop that carries nothing has its terminator already.
+  if (!initial.empty())
+    scf::YieldOp::create(builder, loc, *next);
   return SmallVector<Value>(loop.getResults());
 }
 

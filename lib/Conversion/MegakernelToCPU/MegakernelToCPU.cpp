@@ -30,7 +30,7 @@ public:
   LogicalResult run() {
     if (kernel.getTarget().value_or("cpu") != "cpu")
       return kernel.emitError() << "is scheduled for '" << *kernel.getTarget() << "', expected 'cpu'";
-    // Such a kernel may hold state on chip, and counts on its CTAs.
+    // One of a pair: the runtime of a CPU knows one kernel.
     if (kernel.getStepCount())
       return kernel.emitError() << "is for launches of " << stringifyStepCount(*kernel.getStepCount())
                                 << " step(s) alone, expected one for any number of steps";

@@ -3,7 +3,6 @@
 #include "lib/Conversion/MegakernelToGPU/CtaContext.h"
 
 #include "lib/Analysis/KernelAccesses.h"
-#include "lib/Analysis/OnChip.h"
 #include "lib/Conversion/Common/StepLoop.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -41,24 +40,6 @@ static Value wideBytes(OpBuilder &builder, Location loc, Value index, int64_t fa
   Value number = arith::IndexCastUIOp::create(builder, loc, builder.getI64Type(), index);
   Value scale = arith::ConstantOp::create(builder, loc, builder.getI64IntegerAttr(factor));
   return arith::MulIOp::create(builder, loc, number, scale);
-}
-
-LogicalResult mlir::megakernel::emitStateOntoChip(const CtaContext &context, BufferOp buffer, Value source) {
-  OpBuilder &builder = context.builder;
-  Location loc = buffer.getLoc();
-  IndexMath math = context.math(loc);
-  trainkernel::Parts parts = partsOf(buffer);
-  int64_t bytes = bytesOfBuffer(buffer.getType()) / parts.count;
-  Value part = math.rem(math.add(context.cta, context.grid - parts.firstCta % context.grid), context.grid);
-  Value target = context.sharedView(loc, {bytes}, builder.getI8Type(), *buffer.getSharedAt());
-  return context.when(loc, parts.count < context.grid ? math.less(part, parts.count) : Value(), [&] {
-    return context.forEachItem(loc, bytes / bytesAtOnce, 0, [&](Value item) {
-      Value within = wideBytes(builder, loc, item, bytesAtOnce);
-      Value from = arith::AddIOp::create(builder, loc, wideBytes(builder, loc, part, bytes), within);
-      copyAt(context, loc, source, from, target, within);
-      return success();
-    });
-  });
 }
 
 LogicalResult mlir::megakernel::emitCopyOntoChip(const CtaContext &context, const TileDomain &domain) {

@@ -80,8 +80,6 @@ LogicalResult emitPointwise(const CtaContext &context, ArrayRef<const TileDomain
 /// Starts to copy the tiles of an op that does nothing else; 16 bytes at once, beside other work. Each thread waits for
 /// its own copies.
 LogicalResult emitCopyOntoChip(const CtaContext &context, const TileDomain &domain);
-/// The same for what a CTA has on chip of a state, which lies in `source`.
-LogicalResult emitStateOntoChip(const CtaContext &context, BufferOp buffer, Value source);
 void emitCopiesWait(const CtaContext &context, Location loc);
 LogicalResult emitReduction(const CtaContext &context, TileDomain &domain, int64_t sharedOffset, bool isLastUse);
 /// A barrier's two halves. What the arrival returns, of type `arrivalType` or null where that is null, is what the wait

@@ -103,11 +103,8 @@ public:
     if (overlapsLaunches())
       emitEarlierLaunchesWait(*context, kernel.getLoc());
     recordTime(kernel.getLoc());
-    if (steps != Steps::One) {
-      if (failed(bringInState()))
-        return failure();
+    if (steps != Steps::One)
       beginStep();
-    }
     Block &body = kernel.getBody().front();
     for (Block::iterator at = body.begin(); at != body.end(); ++at) {
       const Chain *chain = chainFrom(*at);
@@ -144,7 +141,6 @@ private:
   LogicalResult lowerPhases(const Chain &chain);
   Value onChip(BufferOp buffer);
   LogicalResult lowerBarrier(BarrierOp barrier);
-  LogicalResult bringInState();
   void beginStep();
   LogicalResult joinStep();
   LogicalResult endStep(RepeatOp repeat);
@@ -423,22 +419,6 @@ LogicalResult KernelLowering::lowerBarrier(BarrierOp barrier) {
 //===----------------------------------------------------------------------===//
 // Steps of a launch
 //===----------------------------------------------------------------------===//
-
-// What is on chip of the state from the first step on.
-LogicalResult KernelLowering::bringInState() {
-  bool holdsState = false;
-  for (auto buffer : kernel.getBody().front().getOps<BufferOp>())
-    if (std::optional<uint64_t> state = buffer.getState()) {
-      holdsState = true;
-      if (failed(emitStateOntoChip(*context, buffer, buffers.lookup(kernel.getArgument(*state)))))
-        return failure();
-    }
-  if (holdsState) {
-    emitCopiesWait(*context, kernel.getLoc());
-    context->barrier(kernel.getLoc());
-  }
-  return success();
-}
 
 void KernelLowering::beginStep() {
   Location loc = kernel.getLoc();

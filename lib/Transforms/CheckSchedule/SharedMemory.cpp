@@ -110,9 +110,6 @@ public:
       if (failed(checkSpace(phase)))
         return failure();
     }
-    for (const OnChipBuffer &buffer : buffers)
-      if (failed(checkState(buffer.buffer)))
-        return failure();
     for (size_t i = 0; i < buffers.size(); ++i)
       for (size_t j = 0; j < i; ++j)
         if (failed(checkApart(buffers[j], buffers[i])))
@@ -128,29 +125,6 @@ private:
     return errorAt(tile) << "rows are taken from byte " << *at
                          << " of shared memory, where the CTA does not have them as they are multiplied, expected no "
                             "'rows_at'";
-  }
-
-  // What is held of a state becomes what the output that replaces the state becomes.
-  LogicalResult checkState(BufferOp buffer) {
-    std::optional<uint64_t> state = buffer.getState();
-    if (!state)
-      return success();
-    Value output = kernel.getArgument(*kernel.getUpdatingArg(*state));
-    if (valuesWritten(buffer) == valuesWritten(output))
-      return success();
-    return errorAt(buffer) << nameOf(kernel, buffer) << " holds a state, but is not written what "
-                           << nameOf(kernel, output) << " is, expected the same values of the same ops";
-  }
-
-  SmallVector<Value> valuesWritten(Value memory) {
-    SmallVector<Value> values;
-    kernel.walk([&](TileOp tile) {
-      ValueRange yielded = tile.getBody().front().getTerminator()->getOperands();
-      for (auto [value, output] : llvm::zip(yielded, tile.getOutputs()))
-        if (rootOfBuffer(output) == memory)
-          values.push_back(value);
-    });
-    return values;
   }
 
   LogicalResult checkParts(TileOp tile) {

@@ -147,8 +147,8 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "plans",
         multiple=True,
         metavar="KEY=VALUE,...",
-        help="Override the planner: grid=N, cluster=N, tile[PHASE.OP]=SIZES, cta[PHASE.OP]=N, e.g. tile[3.0]=64x64x256 for the "
-        "operation that --report names 3.0. Refused where the step cannot have it. Repeatable.",
+        help="Override the planner: grid=N, cluster=N, tile[PHASE.OP]=SIZES, cta[PHASE.OP]=N, e.g. tile[3.0]=64x64x256 "
+        "for the operation that --report names 3.0. Refused where the step cannot have it. Repeatable.",
     ),
     click.option(
         "--fp32",

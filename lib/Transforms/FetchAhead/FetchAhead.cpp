@@ -167,7 +167,9 @@ private:
   void start(TileOp tile, unsigned index, const Place &place, unsigned epoch) {
     Value value = tile.getInputs()[index];
     auto type = cast<MemRefType>(value.getType());
-    if (rootOfBuffer(value) != value || onChipBufferOf(value) || type.getRank() == 0 || !readsLastElement(tile, index))
+    if (rootOfBuffer(value) != value || onChipBufferOf(value) || type.getRank() == 0)
+      return;
+    if (isa<BlockArgument>(value) && !readsLastElement(tile, index))
       return;
     std::optional<Parts> parts = partsByRow(*footprintOf(tile, index), kernel.getGrid());
     int64_t bytes = parts ? bytesOfBuffer(type) / parts->count : 0;

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from emulator import code_of, needs_emulator
+from product_cuts import ORDERS, indexing_maps, shapes_in_memory
 from tf32_model import U
 
 pytestmark = needs_emulator
@@ -34,17 +35,13 @@ class Product:
     @property
     def shapes(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """Of the operands in memory."""
-        a = (self.m, self.k) if self.a_along_k else (self.k, self.m)
-        return a, (self.n, self.k) if self.b_along_k else (self.k, self.n)
+        return shapes_in_memory(self.m, self.n, self.k, self.a_along_k, self.b_along_k)
 
     def kernel(self, fp32: str) -> str:
         """The scheduled form."""
         (a, b), c = ("x".join(map(str, shape)) for shape in self.shapes), f"{self.m}x{self.n}"
         sizes = ", ".join(map(str, self.tile))
-        maps = ", ".join(
-            f"affine_map<(m, n, k) -> ({loops})>"
-            for loops in ("m, k" if self.a_along_k else "k, m", "n, k" if self.b_along_k else "k, n", "m, n")
-        )
+        maps = indexing_maps(self.a_along_k, self.b_along_k)
         return f"""
         megakernel.kernel @product(%x: memref<{a}xf32> {{megakernel.role = #megakernel.role<batch>}},
                                    %w: memref<{b}xf32> {{megakernel.role = #megakernel.role<batch>}},
@@ -79,7 +76,6 @@ class Product:
         return c
 
 
-ORDERS = [(along_a, along_b) for along_a in (True, False) for along_b in (True, False)]
 CUTS = [
     # One block of one warp; partial tiles in each direction; odd n; groups of warps that share k; rolled loops; half
     # a block's rows, in one chunk and in several; more chunks than tiles in shared memory.

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from emulator import EmulatorError, code_of, lowered_text, needs_emulator
+from product_cuts import ORDERS, indexing_maps, shapes_in_memory
 
 pytestmark = needs_emulator
 
@@ -34,8 +35,7 @@ class Product:
     @property
     def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Of the operands in memory."""
-        a = (self.m, self.k) if self.a_along_k else (self.k, self.m)
-        b = (self.n, self.k) if self.b_along_k else (self.k, self.n)
+        a, b = shapes_in_memory(self.m, self.n, self.k, self.a_along_k, self.b_along_k)
         return (self.batch, *a), (self.batch, *b)
 
     def kernel(self) -> str:
@@ -43,10 +43,7 @@ class Product:
         (a, b), c = ("x".join(map(str, shape)) for shape in self.shapes), f"{self.batch}x{self.m}x{self.n}"
         narrow, stored = NAMES[self.dtype], self.stored
         sizes = ", ".join(map(str, (1, *self.tile)))
-        maps = ", ".join(
-            f"affine_map<(z, m, n, k) -> (z, {loops})>"
-            for loops in ("m, k" if self.a_along_k else "k, m", "n, k" if self.b_along_k else "k, n", "m, n")
-        )
+        maps = indexing_maps(self.a_along_k, self.b_along_k, batch="z, ")
 
         def narrowed(name: str, source: str, shape: str) -> str:
             if stored == narrow:
@@ -126,7 +123,6 @@ def check(product: Product) -> None:
     assert (error <= allowed).all()
 
 
-ORDERS = [(along_a, along_b) for along_a in (True, False) for along_b in (True, False)]
 CUTS = [
     # One chunk, k divided by the warpgroups; three chunks; more chunks than tiles; partial tiles in each direction.
     (64, 32, 64, (64, 32, 32)),

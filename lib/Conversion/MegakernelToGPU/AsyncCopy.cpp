@@ -21,27 +21,6 @@ static Value positionOf(const IndexMath &math, ArrayRef<LaneIndex> origin, Array
   return position;
 }
 
-// Copies 16 bytes at the same place of both buffers, `fromByte` and `toByte` in.
-static void copyAt(const CtaContext &context, Location loc, Value source, Value fromByte, Value target, Value toByte) {
-  OpBuilder &builder = context.builder;
-  auto at = [&](Value buffer, Value byte) -> Value {
-    Value address = addressOf(builder, buffer, context.indexBits);
-    return LLVM::GEPOp::create(builder, loc, address.getType(), builder.getI8Type(), address, byte);
-  };
-  Type global = LLVM::LLVMPointerType::get(builder.getContext(), 1);
-  Value from = LLVM::AddrSpaceCastOp::create(builder, loc, global, at(source, fromByte));
-  NVVM::CpAsyncOp::create(builder, loc, at(target, toByte), from, builder.getI32IntegerAttr(bytesAtOnce),
-                          NVVM::LoadCacheModifierKindAttr::get(builder.getContext(), NVVM::LoadCacheModifierKind::CG),
-                          Value());
-}
-
-// Bytes can be more than an index counts.
-static Value wideBytes(OpBuilder &builder, Location loc, Value index, int64_t factor) {
-  Value number = arith::IndexCastUIOp::create(builder, loc, builder.getI64Type(), index);
-  Value scale = arith::ConstantOp::create(builder, loc, builder.getI64IntegerAttr(factor));
-  return arith::MulIOp::create(builder, loc, number, scale);
-}
-
 LogicalResult mlir::megakernel::emitCopyOntoChip(const CtaContext &context, const TileDomain &domain) {
   TileOp tile = domain.tile;
   OpBuilder &builder = context.builder;
@@ -51,11 +30,25 @@ LogicalResult mlir::megakernel::emitCopyOntoChip(const CtaContext &context, cons
   auto type = cast<MemRefType>(target.getType());
   int64_t elementBytes = bytesOfBuffer(type) / type.getNumElements();
   int64_t items = bytesOfBuffer(type) / domain.numTiles / bytesAtOnce;
+  Type i64 = builder.getI64Type(), global = LLVM::LLVMPointerType::get(builder.getContext(), 1);
   return context.forEachTile(domain, [&](ArrayRef<LaneIndex> origin) {
     return context.forEachItem(loc, items, 0, [&](Value item) {
-      Value position = wideBytes(builder, loc, positionOf(math, origin, domain.shape()), elementBytes);
-      Value byte = arith::AddIOp::create(builder, loc, position, wideBytes(builder, loc, item, bytesAtOnce));
-      copyAt(context, loc, source, byte, target, byte);
+      // Bytes can be more than an index counts.
+      auto wide = [&](Value index, int64_t factor) -> Value {
+        Value number = arith::IndexCastUIOp::create(builder, loc, i64, index);
+        Value scale = arith::ConstantOp::create(builder, loc, builder.getI64IntegerAttr(factor));
+        return arith::MulIOp::create(builder, loc, number, scale);
+      };
+      Value byte = arith::AddIOp::create(builder, loc, wide(positionOf(math, origin, domain.shape()), elementBytes),
+                                         wide(item, bytesAtOnce));
+      auto at = [&](Value buffer) -> Value {
+        Value address = addressOf(builder, buffer, context.indexBits);
+        return LLVM::GEPOp::create(builder, loc, address.getType(), builder.getI8Type(), address, byte);
+      };
+      Value from = LLVM::AddrSpaceCastOp::create(builder, loc, global, at(source));
+      NVVM::CpAsyncOp::create(
+          builder, loc, at(target), from, builder.getI32IntegerAttr(bytesAtOnce),
+          NVVM::LoadCacheModifierKindAttr::get(builder.getContext(), NVVM::LoadCacheModifierKind::CG), Value());
       return success();
     });
   });

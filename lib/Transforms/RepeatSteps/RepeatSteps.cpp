@@ -15,48 +15,41 @@ using namespace mlir;
 using namespace mlir::megakernel;
 using namespace trainkernel;
 
-// What one step and a later one touch without an order, as far as no barrier of the kernel stands between them.
-static SmallVector<Conflict> conflictsBetweenSteps(KernelOp kernel, const KernelAccesses &all) {
-  SmallVector<Conflict> found = findConflicts(all.accesses, placementOf(kernel));
-  llvm::erase_if(found, [&](const Conflict &conflict) {
-    return conflict.kind != Conflict::Race || all.accesses[conflict.first].step == all.accesses[conflict.second].step;
-  });
-  return found;
-}
-
-// The least scope that orders what the next step touches with all before it.
-static SyncScope scopeBetweenSteps(KernelOp kernel) {
-  SyncScope needed = SyncScope::Cta;
-  KernelAccesses all(kernel);
-  for (const Conflict &conflict : conflictsBetweenSteps(kernel, all))
-    needed = std::max(needed, conflict.scope);
-  return needed;
-}
-
-// The buffers in the arena that a step writes while CTAs of the one before may still read them.
-static llvm::SetVector<BufferOp> buffersReadLate(KernelOp kernel) {
+namespace {
+/// What two steps of a launch touch without an order, as far as no barrier of the kernel stands between them.
+struct StepConflicts {
+  /// The least scope that orders it.
+  SyncScope scope = SyncScope::Cta;
+  /// The buffers in the arena that a step writes while CTAs of the one before may still read them.
   llvm::SetVector<BufferOp> buffers;
+};
+} // namespace
+
+static StepConflicts conflictsBetweenSteps(KernelOp kernel) {
+  StepConflicts found;
   KernelAccesses all(kernel);
-  for (const Conflict &conflict : conflictsBetweenSteps(kernel, all)) {
+  for (const Conflict &conflict : findConflicts(all.accesses, placementOf(kernel))) {
+    if (conflict.kind != Conflict::Race || all.accesses[conflict.first].step == all.accesses[conflict.second].step)
+      continue;
+    found.scope = std::max(found.scope, conflict.scope);
     auto buffer = all.buffers[conflict.second].getDefiningOp<BufferOp>();
     if (buffer && !buffer.isOnChip())
-      buffers.insert(buffer);
+      found.buffers.insert(buffer);
   }
-  return buffers;
+  return found;
 }
 
 // With places of their own for even and odd steps, buffers may let fewer CTAs meet between two steps.
 static SyncScope scopeWithPlaces(KernelOp kernel) {
-  SyncScope needed = scopeBetweenSteps(kernel);
-  if (needed == SyncScope::Cta)
-    return needed;
-  llvm::SetVector<BufferOp> buffers = buffersReadLate(kernel);
-  for (BufferOp buffer : buffers)
+  StepConflicts found = conflictsBetweenSteps(kernel);
+  if (found.buffers.empty())
+    return found.scope;
+  for (BufferOp buffer : found.buffers)
     buffer.setAlternates(true);
-  SyncScope rest = buffers.empty() ? needed : scopeBetweenSteps(kernel);
-  for (BufferOp buffer : buffers)
-    buffer.setAlternates(rest < needed);
-  return std::min(rest, needed);
+  SyncScope rest = conflictsBetweenSteps(kernel).scope;
+  for (BufferOp buffer : found.buffers)
+    buffer.setAlternates(rest < found.scope);
+  return std::min(rest, found.scope);
 }
 
 namespace {
